@@ -121,7 +121,9 @@ def folder() -> Path:
     for candidate in (package / "_rules", package.parent / "rules"):
         if candidate.is_dir():
             return candidate
-    raise RulebookError(f"the rule pages are missing: neither {package / '_rules'} nor a rules/ folder beside it exists")
+    raise RulebookError(
+        f"the rule pages are missing: there is neither {package / '_rules'} nor {package.parent / 'rules'}"
+    )
 
 
 def parse(path: Path, text: str) -> Page:
@@ -228,7 +230,7 @@ def _read_fence(info: str, body: list[str], line: int, wrong: Any) -> Block | No
     for word in rest:
         key, _, value = word.partition("=")
         if key not in ATTRIBUTES[role]:
-            raise wrong(f"a {role} fence has no attribute {key!r}: {', '.join(sorted(ATTRIBUTES[role])) or 'none'}", line)
+            raise wrong(f"{key!r} is no attribute of a {role} fence: {', '.join(sorted(ATTRIBUTES[role]))}", line)
         if key in attributes:
             raise wrong(f"the attribute {key} stands there twice", line)
         attributes[key] = value
