@@ -1,0 +1,759 @@
+"""Questions to the timeline of the transformers cache API, answered with sets of releases.
+
+``load`` reads ``rules/api/timeline.json`` (written by ``scripts/build_timeline.py``; ``timeline_build`` describes its
+layout) and gives a ``Timeline``. Names are asked for as a program writes them, ``transformers.HybridCache`` or
+``transformers.cache_utils.HybridCache``; both lead to the same facts. A name of which no recorded release knows
+anything gives the empty set, and ``knows`` is False for it: it is no business of kvlint.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from kvlint.releases import NO_RELEASE, ReleaseSet
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+_PLAIN: Final = re.compile(r"\d+(?:\.\d+)*")
+_CACHE_MEMBERS: Final = ("get_seq_length", "key_cache", "reorder_cache", "conv_states", "ssm_states", "rnn_state")
+_KINDS: Final[Mapping[str, str]] = {"model": "gm", "layer": "l", "attention": "a"}
+_PAST_KEYWORDS: Final = frozenset({"past_key_value", "past_key_values", "cache", "cache_params", "layer_past", "past"})
+_MIXIN: Final = "generation.utils.GenerationMixin"
+_HARMLESS_BASES: Final = frozenset({"object", "abc.ABC", "ABC", "typing.Generic", "typing.Protocol"})
+_GENERATION_MODULES: Final = ("generation.configuration_utils", "generation.utils")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter. *kind*: ``positional`` (only), ``normal``, ``keyword`` (only), ``args`` or ``kwargs``."""
+
+    name: str
+    kind: str
+    default: str | None
+    """Source of the default, None where the parameter is required."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Parameters as a caller sees them: ``self`` and ``cls`` are left out."""
+
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def accepts_kwargs(self) -> bool:
+        """Whether unknown keyword arguments are swallowed by ``**``."""
+        return any(parameter.kind == "kwargs" for parameter in self.parameters)
+
+    @property
+    def accepts_args(self) -> bool:
+        """Whether surplus positional arguments are swallowed by ``*``."""
+        return any(parameter.kind == "args" for parameter in self.parameters)
+
+    @property
+    def positional(self) -> tuple[Parameter, ...]:
+        """Parameters that a positional argument can reach, in order."""
+        return tuple(parameter for parameter in self.parameters if parameter.kind in ("positional", "normal"))
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The named parameter; None where there is none (``*args`` and ``**kwargs`` are not named)."""
+        return next((item for item in self.parameters if item.name == name and item.kind not in ("args", "kwargs")), None)
+
+    def __str__(self) -> str:
+        marks = {"args": "*", "kwargs": "**"}
+        texts: list[str] = []
+        for parameter in self.parameters:
+            if parameter.kind == "keyword" and not any(text.startswith("*") for text in texts):
+                texts.append("*")
+            default = "" if parameter.default is None else f"={parameter.default}"
+            texts.append(f"{marks.get(parameter.kind, '')}{parameter.name}{default}")
+        return f"({', '.join(texts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Deprecation:
+    """What a release announces: *old* keyword replaced by *new*, or (old None) the removal of the whole."""
+
+    old: str | None
+    new: str | None
+    removal: str
+    """The release named by the announcement, "" where it names none."""
+
+
+Dated = tuple[tuple[ReleaseSet, _T], ...]
+"""Values with the releases on which they hold, oldest first; the sets are disjoint."""
+
+
+def _remembered(
+    method: Callable[Concatenate[Timeline, _P], _T],
+) -> Callable[Concatenate[Timeline, _P], _T]:
+    """Keeps the answers of a method on the timeline they belong to."""
+
+    @wraps(method)
+    def answer(self: Timeline, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        key = (method.__name__, args, tuple(kwargs.items()))
+        if key not in self._answers:
+            self._answers[key] = method(self, *args, **kwargs)
+        known: _T = self._answers[key]
+        return known
+
+    return answer
+
+
+class Timeline:
+    """The recorded releases and what each has. Immutable; answers are remembered on the object."""
+
+    __slots__ = ("_answers", "_histories", "_models", "_numbers", "_symbols", "_values", "all", "fingerprint", "releases")
+
+    releases: tuple[str, ...]
+    """Version numbers, oldest first; index *i* is bit *i* of every ``ReleaseSet``."""
+    all: ReleaseSet
+    fingerprint: str
+    """Changes with the content: for caches of results."""
+
+    def __init__(self, raw: Mapping[str, Any], fingerprint: str = "") -> None:
+        self.releases = tuple(raw["releases"])
+        self.all = ReleaseSet.span(0, len(self.releases) - 1)
+        self.fingerprint = fingerprint
+        self._symbols: Mapping[str, Mapping[str, list[Any]]] = raw["symbols"]
+        self._models: Mapping[str, Mapping[str, str]] = raw["models"]
+        self._histories: Mapping[str, list[Any]] = raw["histories"]
+        self._values: Mapping[str, str] = raw["values"]
+        self._numbers = tuple(_padded(release) for release in self.releases)
+        self._answers: dict[object, Any] = {}
+
+    # ------------------------------------------------------------------------------------------------------ releases
+
+    def index(self, version_text: str) -> int | None:
+        """The index of a release, None where the timeline has none of this number (``5.24`` means ``5.24.0``)."""
+        if not _PLAIN.fullmatch(version_text):
+            return None
+        number = _padded(version_text)
+        return self._numbers.index(number) if number in self._numbers else None
+
+    def compare(self, op: str, version: str) -> ReleaseSet:
+        """Releases *r* for which ``Version(r) op Version(version)`` holds.
+
+        *op* is one of ``<  <=  ==  !=  >  >=``. Raises ValueError for another operator or an invalid version.
+        """
+        order = {"<": (-1,), "<=": (-1, 0), "==": (0,), "!=": (-1, 1), ">": (1,), ">=": (0, 1)}.get(op)
+        if order is None:
+            raise ValueError(f"{op!r} is no comparison of versions")
+        bits = 0
+        for index, sign in enumerate(self._signs(version)):
+            bits |= (sign in order) << index
+        return ReleaseSet(bits)
+
+    @_remembered
+    def _signs(self, version: str) -> tuple[int, ...]:
+        """For each release -1, 0 or 1: older than, equal to or newer than *version*."""
+        if _PLAIN.fullmatch(version):
+            other = _padded(version)
+            return tuple((number > other) - (number < other) for number in self._numbers)
+        from packaging.version import InvalidVersion, Version
+
+        try:
+            given = Version(version)
+        except InvalidVersion as error:
+            raise ValueError(f"{version!r} is not a version number") from error
+        return tuple((Version(item) > given) - (Version(item) < given) for item in self.releases)
+
+    @_remembered
+    def matching(self, specifier: str) -> ReleaseSet:
+        """Releases that a PEP 440 specifier allows; a bare ``5.24`` is every patch release of it, ``5.24.0`` one release.
+
+        Raises ValueError with a line for a person where the text is no specifier or no known release matches.
+        """
+        text = specifier.strip()
+        if _PLAIN.fullmatch(text):
+            parts = tuple(int(part) for part in text.split("."))
+            found = [index for index, number in enumerate(self._numbers) if number[: len(parts)] == parts]
+            chosen = ReleaseSet.of(*found)
+        else:
+            from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+            try:
+                allowed = SpecifierSet(text)
+            except InvalidSpecifier as error:
+                raise ValueError(
+                    f"{specifier!r} is neither a release such as 5.24 nor a range such as '>=4.56,<6'"
+                ) from error
+            fitting = (allowed.contains(release, prereleases=True) for release in self.releases)
+            chosen = ReleaseSet.of(*(index for index, fits in enumerate(fitting) if fits))
+        if not chosen:
+            raise ValueError(
+                f"no known transformers release matches {specifier!r} (known: {self.releases[0]} to {self.releases[-1]}; "
+                f"'kvlint api update' reads a newer one)"
+            )
+        return chosen
+
+    def describe(self, rs: ReleaseSet, within: ReleaseSet) -> str:
+        """Prose for a message, seen from the range *within*: ``from 5.0.0``, ``on 4.54.0 to 4.57.6``, ``on 5.4.0``.
+
+        Releases that lie outside *within* do not count, also not as gaps. "" where nothing is left.
+        """
+        members = list(within)
+        runs: list[list[int]] = []
+        for place, index in enumerate(members):
+            if index in rs:
+                if runs and runs[-1][1] == place - 1:
+                    runs[-1][1] = place
+                else:
+                    runs.append([place, place])
+        texts = [self._run_text(members, first, last) for first, last in runs]
+        return " and ".join((", ".join(texts[:-1]), texts[-1])) if len(texts) > 1 else "".join(texts)
+
+    def _run_text(self, members: list[int], first: int, last: int) -> str:
+        start, end = self.releases[members[first]], self.releases[members[last]]
+        if first == last and not (last == len(members) - 1 and first > 0):
+            return f"on {start}"
+        if last == len(members) - 1 and first > 0:
+            return f"from {start}"
+        return f"on {start} to {end}"
+
+    def ranges(self, rs: ReleaseSet) -> tuple[str, ...]:
+        """Runs of neighbouring releases for machines: ``5.0.0-5.24.0``, ``5.4.0``."""
+        spans = ((self.releases[first], self.releases[last]) for first, last in (rs & self.all).spans())
+        return tuple(start if start == end else f"{start}-{end}" for start, end in spans)
+
+    # --------------------------------------------------------------------------------------------------------- names
+
+    @_remembered
+    def importable(self, qualified: str) -> ReleaseSet:
+        """Releases on which the module or name can be imported (with every optional dependency installed)."""
+        symbol = _symbol(qualified)
+        return self.all if symbol == "" else _union(self._itself(symbol))
+
+    def knows(self, qualified: str) -> bool:
+        """Whether any recorded release has this name or module; what never existed is not kvlint's business."""
+        return bool(self.importable(qualified))
+
+    @_remembered
+    def definitions(self, qualified: str) -> Dated[str]:
+        """Where the name is defined, by release; imports are followed, aliases are not."""
+        return tuple((rs, f"transformers.{name}") for rs, name in self._resolved(_symbol(qualified), aliases=False))
+
+    def canonical(self, qualified: str) -> str | None:
+        """The defining qualified name on the newest release that has it; None for an unknown name."""
+        found = self.definitions(qualified)
+        return max(found, key=lambda item: item[0].newest)[1] if found else None
+
+    @_remembered
+    def alias_target(self, qualified: str) -> Mapping[ReleaseSet, str]:
+        """Releases on which the name is only another name of a class, with the qualified name of that class."""
+        found: dict[ReleaseSet, str] = {}
+        for rs, name in self._resolved(_symbol(qualified), aliases=False):
+            for valid, value in self._itself(name):
+                if value.startswith("alias .") and rs & valid:
+                    found[rs & valid] = f"transformers.{value.removeprefix('alias .')}"
+        return found
+
+    def names(self, module: str) -> tuple[str, ...]:
+        """Known names of a module (``transformers.cache_utils``) or, for ``transformers``, of the top level."""
+        prefix = _symbol(module) + "." if _symbol(module) else ""
+        return tuple(
+            symbol.removeprefix(prefix)
+            for symbol in self._symbols
+            if symbol.startswith(prefix) and "." not in symbol.removeprefix(prefix)
+        )
+
+    def symbols(self) -> Iterator[str]:
+        """Every recorded qualified name, classes of modeling files included."""
+        for symbol in self._symbols:
+            yield f"transformers.{symbol}"
+        for module, classes in self._models.items():
+            prefix = "transformers." if module in self._symbols else "transformers.models."
+            for name in classes:
+                yield f"{prefix}{module}.{name}"
+
+    def facts(self, qualified: str) -> Mapping[str, Dated[str]]:
+        """Everything recorded of one name as is, by fact; ``timeline_build`` says how to read the values."""
+        symbol = _symbol(qualified)
+        return {fact: self._fact(symbol, fact) for fact in ("", *self._symbols.get(symbol, ())) if self._fact(symbol, fact)}
+
+    @_remembered
+    def _fact(self, symbol: str, fact: str) -> Dated[str]:
+        spans = self._symbols.get(symbol, {}).get(fact)
+        if spans is not None:
+            return self._dated(spans)
+        if fact:
+            return ()
+        module, _, name = symbol.rpartition(".")
+        history = self._models.get(module.removeprefix("models."), {}).get(name)
+        if history is not None:
+            return tuple((rs, self._values[value]) for rs, value in self._dated(self._histories[history]))
+        places = self._exported_models().get(name, {}) if not module or module.startswith("models.") else {}
+        return tuple(
+            (rs, f"import .models.{place}.{name}") for place, rs in places.items() if not module or f"models.{place}".startswith(module + ".")
+        )
+
+    def _itself(self, symbol: str) -> Dated[str]:
+        return self._fact(symbol, "")
+
+    @_remembered
+    def _exported_models(self) -> Mapping[str, Mapping[str, ReleaseSet]]:
+        """Classes of modeling files that ``transformers`` exports: name -> module below ``models`` -> releases."""
+        exported = {
+            key: _union(
+                tuple((rs, value) for rs, value in self._dated(spans) if "^" in self._values[value].partition("|")[0])
+            )
+            for key, spans in self._histories.items()
+        }
+        found: dict[str, dict[str, ReleaseSet]] = {}
+        for module, classes in self._models.items():
+            for name, history in classes.items():
+                if exported[history]:
+                    found.setdefault(name, {})[module] = exported[history]
+        return found
+
+    def _dated(self, spans: list[Any]) -> Dated[str]:
+        last = len(self.releases) - 1
+        merged: dict[str, ReleaseSet] = {}
+        for place in range(0, len(spans), 3):
+            first, end, value = spans[place : place + 3]
+            merged[value] = merged.get(value, NO_RELEASE) | ReleaseSet.span(first, last if end == -1 else end)
+        return tuple((rs, value) for value, rs in merged.items())
+
+    @_remembered
+    def _resolved(self, symbol: str, aliases: bool = True) -> Dated[str]:
+        """The defining symbol by release, through imports and (on demand) aliases."""
+        found: dict[str, ReleaseSet] = {}
+        for rs, value in self._itself(symbol):
+            word, _, target = value.partition(" .")
+            if target and (word == "import" or (word == "alias" and aliases)) and target != symbol:
+                followed = self._resolved(target, aliases) or ((self.all, target),)
+            else:
+                followed = ((self.all, symbol),)
+            for valid, name in followed:
+                if rs & valid:
+                    found[name] = found.get(name, NO_RELEASE) | rs & valid
+        return tuple((rs, name) for name, rs in found.items())
+
+    # ------------------------------------------------------------------------------------------------------- classes
+
+    @_remembered
+    def _lineage(self, symbol: str) -> Dated[tuple[str, ...]]:
+        """The class and its ancestors in lookup order, by release; names outside transformers start with ``:``."""
+        found: Dated[tuple[str, ...]] = ()
+        for rs, value in self._itself(symbol):
+            if not value.startswith("class("):
+                continue
+            lines: list[tuple[ReleaseSet, tuple[str, ...]]] = [(rs, ())]
+            for base in filter(None, value[6:-1].split(", ")):
+                lines = [
+                    (left & right, (*before, *after))
+                    for left, before in lines
+                    for right, after in self._base_lineage(base)
+                    if left & right
+                ]
+            found += tuple((releases, (symbol, *_last_ones(names))) for releases, names in lines)
+        return found
+
+    def _base_lineage(self, base: str) -> Dated[tuple[str, ...]]:
+        if not base.startswith("."):
+            return ((self.all, (f":{base}",)),)
+        found: Dated[tuple[str, ...]] = ()
+        for rs, name in self._resolved(base[1:]):
+            found += tuple((rs & valid, names) for valid, names in self._lineage(name) if rs & valid)
+        rest = self.all - _union(found)
+        return (*found, (rest, (f":transformers{base}",))) if rest else found
+
+    @_remembered
+    def _classes(self, qualified: str) -> Dated[tuple[str, ...]]:
+        """Lineages of whatever class the name stands for, by release."""
+        return tuple(
+            (rs & valid, names)
+            for rs, name in self._resolved(_symbol(qualified))
+            for valid, names in self._lineage(name)
+            if rs & valid
+        )
+
+    @_remembered
+    def bases(self, qualified: str) -> Dated[tuple[str, ...]]:
+        """Direct bases by release, those of transformers with their defining qualified name."""
+        found: dict[tuple[str, ...], ReleaseSet] = {}
+        for rs, symbol in self._resolved(_symbol(qualified)):
+            for valid, value in self._itself(symbol):
+                if value.startswith("class(") and rs & valid:
+                    names = tuple(self._base_name(base) for base in filter(None, value[6:-1].split(", ")))
+                    found[names] = found.get(names, NO_RELEASE) | rs & valid
+        return tuple((rs, names) for names, rs in found.items())
+
+    def _base_name(self, base: str) -> str:
+        qualified = f"transformers{base}"
+        return (self.canonical(qualified) or qualified) if base.startswith(".") else base
+
+    def descends(self, qualified: str, ancestor: str) -> ReleaseSet:
+        """Releases on which the class is *ancestor* or a subclass of it."""
+        found = NO_RELEASE
+        for rs, symbol in self._resolved(_symbol(ancestor)):
+            for valid, names in self._classes(qualified):
+                if symbol in names:
+                    found |= rs & valid
+        return found
+
+    @_remembered
+    def subclasses_of(self, qualified: str) -> Mapping[str, ReleaseSet]:
+        """Recorded classes that descend from the class (itself left out), with the releases on which they do."""
+        own = {symbol for _, symbol in self._resolved(_symbol(qualified))}
+        found: dict[str, ReleaseSet] = {}
+        for symbol, facts in self._symbols.items():
+            if symbol in own or not any(str(value).startswith("class(") for value in facts[""][2::3]):
+                continue
+            releases = _union(tuple((rs, names) for rs, names in self._lineage(symbol) if own & set(names)))
+            if releases:
+                found[f"transformers.{symbol}"] = releases
+        return found
+
+    @_remembered
+    def is_layer_class(self, qualified: str) -> bool:
+        """Whether the name stands for a cache layer (what ``cache.layers`` holds) on some release."""
+        return any(
+            name.startswith("cache_utils.") and name.endswith(("Layer", "LayerMixin"))
+            for _, names in self._classes(qualified)
+            for name in names
+        )
+
+    @_remembered
+    def is_cache_class(self, qualified: str) -> bool:
+        """Whether the name stands for a cache on some release: ``Cache``, its subclasses, and caches of single models.
+
+        A class of a modeling file counts where it is named a cache and has a member that only caches of keys, values
+        or recurrent states have.
+        """
+        for _, names in self._classes(qualified):
+            if "cache_utils.Cache" in names:
+                return True
+            if names[0].rpartition(".")[2].endswith("Cache") and names[0].startswith(("models.", "cache_utils.")):
+                if not self.is_layer_class(qualified) and any(self.member(qualified, name) for name in _CACHE_MEMBERS):
+                    return True
+        return False
+
+    @_remembered
+    def may_have_more(self, qualified: str) -> ReleaseSet:
+        """Releases on which instances can have members that the timeline does not see.
+
+        That is so below a class from outside transformers (``torch.nn.Module`` until 4.49), an unrecorded one, or one
+        with ``__getattr__``.
+        """
+        found = NO_RELEASE
+        for rs, names in self._classes(qualified):
+            if any(name.startswith(":") and name[1:] not in _HARMLESS_BASES for name in names):
+                found |= rs
+        return found | self.member(qualified, "__getattr__")
+
+    # ------------------------------------------------------------------------------------------------------- members
+
+    @_remembered
+    def _member(self, qualified: str, name: str) -> Dated[tuple[str, str]]:
+        """(class that provides the member, value) by release: the first class in lookup order wins."""
+        found: dict[tuple[str, str], ReleaseSet] = {}
+        for rs, names in self._classes(qualified):
+            left = rs
+            for owner in names:
+                for valid, value in self._fact(owner, name):
+                    if left & valid:
+                        found[owner, value] = found.get((owner, value), NO_RELEASE) | left & valid
+                left -= _union(self._fact(owner, name))
+        return tuple((rs, key) for key, rs in found.items())
+
+    @_remembered
+    def member(self, cls: str, name: str) -> ReleaseSet:
+        """Releases on which instances of the class have the member, own or inherited.
+
+        A member that a method sets counts on every instance; what every object has counts on every release of the
+        class. Members from outside transformers are not seen, see ``may_have_more``.
+        """
+        if hasattr(object, name):
+            return _union(self._classes(cls))
+        return _union(self._member(cls, name)) | self._field(cls, name)
+
+    def _field(self, cls: str, name: str) -> ReleaseSet:
+        """Fields of output classes in modeling files."""
+        return _union(tuple(item for item in self.forward_keywords(cls, "fields") if name in item[1]))
+
+    @_remembered
+    def member_kind(self, cls: str, name: str) -> Dated[str]:
+        """What the member is, by release.
+
+        One of ``method``, ``classmethod``, ``staticmethod``, ``property``, ``settable property``, ``attribute``,
+        ``late attribute`` (set by another method than ``__init__``) and ``class attribute``.
+        """
+        return _regrouped((rs, _kind(value)) for rs, (_, value) in self._member(cls, name))
+
+    @_remembered
+    def member_owner(self, cls: str, name: str) -> Dated[str]:
+        """The qualified name of the class that provides the member, by release."""
+        return _regrouped((rs, f"transformers.{owner}") for rs, (owner, _) in self._member(cls, name))
+
+    @_remembered
+    def members(self, cls: str) -> Mapping[str, ReleaseSet]:
+        """Every recorded member of the class, own and inherited, sorted by name."""
+        owners = {owner for _, names in self._classes(cls) for owner in names}
+        found = {fact for owner in owners for fact in self._symbols.get(owner, ()) if fact and not fact.endswith("!")}
+        return {name: self.member(cls, name) for name in sorted(found) if self.member(cls, name)}
+
+    @_remembered
+    def signatures(self, cls_or_function: str, member: str | None = None) -> Dated[Signature]:
+        """Parameters by release: of a function, of a class (its ``__init__``) or of a method of it.
+
+        ``self`` and ``cls`` are left out. Properties and attributes have no signature; a class without ``__init__``
+        in its recorded line has none either.
+        """
+        values: list[tuple[ReleaseSet, str]] = []
+        if member is None:
+            for rs, symbol in self._resolved(_symbol(cls_or_function)):
+                values += [(rs & valid, value) for valid, value in self._itself(symbol) if rs & valid]
+            if any(value.startswith("class(") for _, value in values):
+                return self.signatures(cls_or_function, "__init__")
+        else:
+            values += [(rs, value) for rs, (_, value) in self._member(cls_or_function, member)]
+        return _regrouped((rs, _parsed_signature(value)) for rs, value in values if _callable(value))
+
+    # ---------------------------------------------------------------------------------------------------- generation
+
+    @_remembered
+    def generation_values(self, constant: str) -> Mapping[str, ReleaseSet]:
+        """Strings that a constant of ``generation`` holds (list items, or keys of a mapping), with their releases.
+
+        *constant* is the bare name, such as ``ALL_CACHE_IMPLEMENTATIONS``.
+        """
+        found: dict[str, ReleaseSet] = {}
+        for module in _GENERATION_MODULES:
+            for rs, symbol in self._resolved(f"{module}.{constant}"):
+                for valid, value in self._itself(symbol):
+                    held = json.loads(value.removeprefix("value ")) if value.startswith("value ") else ()
+                    for text in held:
+                        found[text] = found.get(text, NO_RELEASE) | rs & valid
+        return {text: found[text] for text in sorted(found) if found[text]}
+
+    @_remembered
+    def cache_implementations(self) -> Mapping[str, ReleaseSet]:
+        """Accepted values of ``cache_implementation`` with the releases that accept them.
+
+        ``ALL_CACHE_IMPLEMENTATIONS`` where a release checks against it, else the keys of the mappings that
+        ``generate`` looks the value up in.
+        """
+        checked = self.importable("transformers.generation.configuration_utils.ALL_CACHE_IMPLEMENTATIONS")
+        found = dict(self.generation_values("ALL_CACHE_IMPLEMENTATIONS"))
+        for constant in ("NEED_SETUP_CACHE_CLASSES_MAPPING", "NEEDS_CACHE_CONFIG"):
+            for value, rs in self.generation_values(constant).items():
+                found[value] = found.get(value, NO_RELEASE) | (rs - checked)
+        return {value: found[value] for value in sorted(found) if found[value]}
+
+    # ------------------------------------------------------------------------------------------------- modeling files
+
+    @_remembered
+    def class_kind(self, qualified: str) -> str | None:
+        """Of a class in a modeling file: ``model``, ``layer``, ``attention``, ``output`` or ``other``; else None."""
+        letters = {"g": "model", "m": "model", "l": "layer", "a": "attention", "o": "output", "x": "other"}
+        for _, symbol in self._resolved(_symbol(qualified)):
+            for _, value in self._itself(symbol):
+                if "|" in value:
+                    return letters[value[0]]
+        return None
+
+    @_remembered
+    def forward_keywords(self, qualified_class: str, method: str = "forward") -> Dated[tuple[str, ...]]:
+        """Cache keywords of a method of a modeling class by release, ``*args`` and ``**kwargs`` included.
+
+        *method* is ``forward``, ``prepare_inputs_for_generation`` or ``fields`` (of an output class). A model that
+        leaves ``prepare_inputs_for_generation`` to the library gives the keywords of the library's. Empty for classes
+        whose method has no cache keyword.
+        """
+        found: list[tuple[ReleaseSet, tuple[str, ...]]] = []
+        inherited = NO_RELEASE
+        for rs, symbol in self._resolved(_symbol(qualified_class)):
+            for valid, value in self._itself(symbol):
+                if "|" not in value or not rs & valid:
+                    continue
+                own = _part(value, f"{method}(")
+                if own is not None:
+                    found.append((rs & valid, tuple(filter(None, own.rstrip(")").split(", ")))))
+                elif method == "prepare_inputs_for_generation" and value[0] in "gm":
+                    inherited |= rs & valid & (self.all if value[0] == "g" else self._models_generate())
+        if inherited:
+            for rs, signature in self.signatures(f"transformers.{_MIXIN}", method):
+                if rs & inherited:
+                    found.append((rs & inherited, _cache_names(signature)))
+        return _regrouped(found)
+
+    @_remembered
+    def _models_generate(self) -> ReleaseSet:
+        """Releases on which every ``PreTrainedModel`` can generate."""
+        return self.descends("transformers.modeling_utils.PreTrainedModel", f"transformers.{_MIXIN}")
+
+    @_remembered
+    def keyword_of_kind(self, kind: str, keyword: str) -> ReleaseSet:
+        """Releases on which the library's own code of this kind takes the keyword in ``forward``.
+
+        *kind* is ``model``, ``layer`` or ``attention``. A keyword counts on a release where at least half of the
+        classes of the kind that take a past at all take it. Raises KeyError for another kind.
+        """
+        return ReleaseSet.of(
+            *(
+                index
+                for index, names in enumerate(self._keywords_by_release(kind))
+                if names and 2 * sum(keyword in item for item in names) >= len(names)
+            )
+        )
+
+    @_remembered
+    def _keywords_by_release(self, kind: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        taken: list[list[tuple[str, ...]]] = [[] for _ in self.releases]
+        for classes in self._models.values():
+            for history in classes.values():
+                for rs, value in self._dated(self._histories[history]):
+                    text = self._values[value]
+                    own = _part(text, "forward(") if "|" in text and text[0] in _KINDS[kind] else None
+                    names = tuple(own.rstrip(")").split(", ")) if own else ()
+                    if _PAST_KEYWORDS.intersection(names):
+                        for index in rs:
+                            taken[index].append(names)
+        return tuple(tuple(items) for items in taken)
+
+    # --------------------------------------------------------------------------------------------------- deprecations
+
+    @_remembered
+    def deprecations(self, qualified: str, member: str | None = None) -> Dated[tuple[Deprecation, ...]]:
+        """What releases announce for a function, a class (also in its ``__init__``) or a method of it.
+
+        Decorators that rename a keyword, and unconditional warnings that the whole goes.
+        """
+        found: list[tuple[ReleaseSet, tuple[Deprecation, ...]]] = []
+        for rs, symbol in self._resolved(_symbol(qualified)):
+            for valid, value in self._itself(symbol):
+                own = _part(value, f"{member}!") if "|" in value and member else None
+                if own and rs & valid:
+                    found.append((rs & valid, _parsed_deprecations(own)))
+            if member is None:
+                found += [(rs & valid, _parsed_deprecations(value)) for valid, value in self._fact(symbol, "!") if rs & valid]
+        owners = self._member(qualified, member or "__init__")
+        for rs, (owner, _) in owners:
+            found += [
+                (rs & valid, _parsed_deprecations(value))
+                for valid, value in self._fact(owner, f"{member or '__init__'}!")
+                if rs & valid and (member is not None or owner in {name for _, name in self._resolved(_symbol(qualified))})
+            ]
+        return _regrouped(found)
+
+
+def _symbol(qualified: str) -> str:
+    """``transformers.cache_utils.Cache`` -> ``cache_utils.Cache``; ``transformers`` -> the empty string."""
+    return "" if qualified == "transformers" else qualified.removeprefix("transformers.")
+
+
+def _padded(version: str) -> tuple[int, ...]:
+    """``5.24`` -> ``(5, 24, 0)``: plain version numbers that compare as packaging does."""
+    numbers = [int(part) for part in version.split(".")]
+    while len(numbers) > 3 and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers + [0] * (3 - len(numbers)))
+
+
+def _union(dated: Dated[Any]) -> ReleaseSet:
+    bits = 0
+    for rs, _ in dated:
+        bits |= rs.bits
+    return ReleaseSet(bits)
+
+
+def _regrouped(items: Iterator[tuple[ReleaseSet, _T]] | list[tuple[ReleaseSet, _T]]) -> Dated[_T]:
+    """One entry a distinct value, in order of time."""
+    merged: dict[_T, ReleaseSet] = {}
+    for rs, value in items:
+        merged[value] = merged.get(value, NO_RELEASE) | rs
+    pairs = [(rs, value) for value, rs in merged.items() if rs]
+    return tuple(sorted(pairs, key=lambda pair: pair[0].oldest))
+
+
+def _last_ones(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Keeps the last mention of each name: a shared ancestor comes after all its descendants."""
+    return tuple(reversed(dict.fromkeys(reversed(names))))
+
+
+def _kind(value: str) -> str:
+    return re.split(r"[(=]", value, maxsplit=1)[0].strip()
+
+
+def _callable(value: str) -> bool:
+    return value.startswith(("def(", "method(", "classmethod(", "staticmethod("))
+
+
+def _part(value: str, start: str) -> str | None:
+    """The piece of a reduced modeling class that starts with *start*, without it."""
+    return next((part.removeprefix(start) for part in value.split("|")[1:] if part.startswith(start)), None)
+
+
+def _cache_names(signature: Signature) -> tuple[str, ...]:
+    from kvlint.timeline_build import CACHE_KEYWORDS
+
+    marks = {"args": "*", "kwargs": "**"}
+    return tuple(
+        f"{marks.get(parameter.kind, '')}{parameter.name}"
+        for parameter in signature.parameters
+        if parameter.kind in marks or parameter.name in CACHE_KEYWORDS
+    )
+
+
+def _parsed_signature(value: str) -> Signature:
+    import ast
+
+    kind, _, parameters = value.partition("(")
+    function = ast.parse(f"def f({parameters}: pass").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    given = function.args
+    plain = [(item, "positional") for item in given.posonlyargs] + [(item, "normal") for item in given.args]
+    defaults = [None] * (len(plain) - len(given.defaults)) + [ast.unparse(node) for node in given.defaults]
+    found = [Parameter(item.arg, where, default) for (item, where), default in zip(plain, defaults, strict=True)]
+    if kind in ("method", "classmethod") and found:
+        del found[0]
+    if given.vararg:
+        found.append(Parameter(given.vararg.arg, "args", None))
+    for item, node in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        found.append(Parameter(item.arg, "keyword", None if node is None else ast.unparse(node)))
+    if given.kwarg:
+        found.append(Parameter(given.kwarg.arg, "kwargs", None))
+    return Signature(tuple(found))
+
+
+def _parsed_deprecations(value: str) -> tuple[Deprecation, ...]:
+    found = []
+    for text in value.split(";"):
+        names, _, removal = text.rpartition("@")
+        old, _, new = names.partition(">")
+        found.append(Deprecation(old or None, new or None, removal))
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------------------------------- loading
+
+
+def packaged_file() -> Path:
+    """The timeline that came with kvlint: inside the installed package, or beside it in a checkout."""
+    here = Path(__file__).resolve().parent
+    inside = here / "_rules" / "api" / "timeline.json"
+    return inside if inside.is_file() else here.parent / "rules" / "api" / "timeline.json"
+
+
+def load(packaged: Path | None = None, overlay: Path | None = None) -> Timeline:
+    """Reads the packaged timeline with what ``kvlint api update`` has learnt since.
+
+    *packaged* and *overlay* (a folder) replace the usual places. Raises ValueError with one line where a file is
+    missing or damaged.
+    """
+    from kvlint import timeline_overlay
+
+    path = packaged or packaged_file()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"the timeline {path} cannot be read: {error.strerror}; reinstall kvlint") from error
+    data = timeline_overlay.merged(data, overlay if overlay is not None else timeline_overlay.folder())
+    return Timeline(json.loads(data), timeline_overlay.digest(data))
