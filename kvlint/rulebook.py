@@ -81,7 +81,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A rule page: its front matter, its sections (heading to Markdown text) and its fenced examples, in order."""
+    """A rule page: its front matter, its sections (heading to Markdown text) and its fenced examples, in order.
+
+    *body* is the Markdown after the front matter; its first line is line *first_line* of the file.
+    """
 
     path: Path
     code: str
@@ -93,6 +96,7 @@ class Page:
     since: str
     setup: str
     body: str
+    first_line: int
     sections: Mapping[str, str]
     blocks: tuple[Block, ...] = field(repr=False)
 
@@ -100,6 +104,11 @@ class Page:
     def category(self) -> Category:
         """The category named first: the one the rule mostly reports."""
         return self.categories[0]
+
+    @property
+    def module(self) -> str:
+        """The name of the check module that belongs to the page."""
+        return f"{self.code.lower()}_{self.name.replace('-', '_')}"
 
     @property
     def url(self) -> str:
@@ -152,7 +161,8 @@ def parse(path: Path, text: str) -> Page:
         raise wrong(f"category is one of {', '.join(known)}, or a list of them")
     if front["fix"] not in FIX_KINDS:
         raise wrong(f"fix is one of {', '.join(FIX_KINDS)}")
-    sections, blocks = _read_body(lines, close + 1, wrong)
+    first = next((number for number in range(close + 1, len(lines)) if lines[number].strip()), close + 1)
+    sections, blocks = _read_body(lines, first, wrong)
     if tuple(sections) != HEADINGS:
         raise wrong(f"the headings are {', '.join(HEADINGS)}, in this order; found {', '.join(sections) or 'none'}")
     return Page(
@@ -165,7 +175,8 @@ def parse(path: Path, text: str) -> Page:
         fix=front["fix"],
         since=front["since"],
         setup=front.get("setup", ""),
-        body="\n".join(lines[close + 1 :]).strip("\n") + "\n",
+        body="\n".join(lines[first:]).rstrip("\n") + "\n",
+        first_line=first + 1,
         sections=sections,
         blocks=blocks,
     )
@@ -269,7 +280,7 @@ def unpaired(pages: Iterable[Page], checks: Path | None = None) -> tuple[str, ..
     """What lacks its other half, one sentence each: pages without a check module, check modules without a page."""
     checks = Path(__file__).parent / "checks" if checks is None else checks
     modules = {path.stem for path in checks.glob("kv[0-9][0-9][0-9]_*.py")}
-    wanted = {f"{page.code.lower()}_{page.name.replace('-', '_')}": page for page in pages}
+    wanted = {page.module: page for page in pages}
     without_check = [
         f"the page {page.path.name} has no check kvlint/checks/{module}.py"
         for module, page in wanted.items()

@@ -17,7 +17,7 @@ for _variable in ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS"):
 
 @pytest.fixture(scope="session")
 def worker() -> Iterator[Callable[[str], object]]:
-    """``worker("4")`` and ``worker("5")``: the process that runs examples on that line of releases, started when asked for."""
+    """``worker("4")``, ``worker("5")``: the process that runs examples on those releases, started when asked for."""
     from page_runner import Worker
 
     running: dict[str, Worker] = {}

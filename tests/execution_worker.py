@@ -1,4 +1,4 @@
-"""Runs examples on the transformers that this interpreter finds: one request a line on stdin, one answer a line on stdout.
+"""Runs examples on the transformers that this interpreter finds: a request a line on stdin, an answer a line on stdout.
 
 Importing torch and transformers costs seconds, so it happens once; every setup is built once too. Each example then
 runs in a forked child, so that nothing it changes reaches the next one (where there is no fork, in this process).

@@ -93,7 +93,7 @@ def places(found: Iterable[dict[str, Any]]) -> set[tuple[int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A way of putting an example into a file: the file's name, its bytes, and where the example's lines come to lie."""
+    """A way of putting an example into a file: its suffix, its bytes, and where the example's lines come to lie."""
 
     name: str
     build: Callable[[str], bytes]
@@ -275,7 +275,7 @@ class Worker:
             if not (folder / "transformers").is_dir():
                 raise RuntimeError(f"no transformers 4.x in {folder}: run `{INSTALL_4}` to put it there")
             self.environment["PYTHONPATH"] = str(folder)
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close())
         self.process = subprocess.Popen(
             [sys.executable, str(WORKER)],
             stdin=subprocess.PIPE,
@@ -321,7 +321,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A block with what it inherits: the target range and the setup of its page or its bad block, and the setup fences."""
+    """A block with what it inherits from its page, from its bad block and from the setup fence above it."""
 
     page: rulebook.Page
     block: rulebook.Block
@@ -401,8 +401,9 @@ def complaint(answer: Mapping[str, Any]) -> str:
     """What an answer says, in words for a failed test."""
     if "setup" in answer:
         return f"the setup failed: {answer['setup']}"
-    if answer["exception"] is not None:
-        return f"it raised {answer['exception']['type']}: {answer['exception']['message']}\n{answer['exception']['traceback']}"
+    error = answer["exception"]
+    if error is not None:
+        return f"it raised {error['type']}: {error['message']}\n{error['traceback']}"
     return f"it ran; warnings: {answer['warnings']}; the expression gave {answer['check']}"
 
 

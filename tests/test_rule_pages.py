@@ -306,14 +306,14 @@ def test_page_is_read() -> None:
         ("## Fix safety", "## Evidence", "stands there twice"),
         ("bad raises=", "bad rises=", "'rises' is no attribute of a bad fence"),
         ("python bad", "python worse", "found 'python worse"),
-        ("x  # KV998", "x", ":22: a bad fence marks at least one line"),
+        ("x  # KV998", "x", ":21: a bad fence marks at least one line"),
         ("python bad raises=\"NameError: 'x'\"", "python good", "only bad fences carry markers"),
         ("y = 1  # a comment stays\n```", "y = 1", "the fence is not closed"),
     ],
 )
 def test_page_that_breaks_the_format_is_refused(old: str, new: str, said: str) -> None:
     assert old in GOOD_PAGE
-    with pytest.raises(rulebook.RulebookError, match="KV998-an-example.md") as caught:
+    with pytest.raises(rulebook.RulebookError, match=r"KV998-an-example\.md") as caught:
         rulebook.parse(Path("KV998-an-example.md"), GOOD_PAGE.replace(old, new))
     assert said in str(caught.value)
 
@@ -334,7 +334,7 @@ def test_same_code_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "KV998-an-example.md").write_text(GOOD_PAGE, encoding="utf-8")
     twin = GOOD_PAGE.replace("an-example", "b-example")
     (tmp_path / "KV998-b-example.md").write_text(twin, encoding="utf-8")
-    with pytest.raises(rulebook.RulebookError, match="KV998 is the rule of KV998-an-example.md already"):
+    with pytest.raises(rulebook.RulebookError, match=r"KV998 is the rule of KV998-an-example\.md already"):
         rulebook.read_pages(tmp_path)
 
 
@@ -407,7 +407,7 @@ def test_examples_do_not_reach_each_other(worker: Callable[[str], Worker]) -> No
 
 def test_missing_4x_says_which_command_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVLINT_TRANSFORMERS4", str(tmp_path))
-    with pytest.raises(RuntimeError, match="run `python scripts/install_transformers4.py`"):
+    with pytest.raises(RuntimeError, match=r"run `python scripts/install_transformers4\.py`"):
         Worker("4")
 
 
