@@ -11,6 +11,8 @@ from kvlint.carriers.magics import masked
 from kvlint.carriers.parsing import parses
 
 _DOCTEST = re.compile(r"(?P<prompt>[ \t]*(?:>>>|\.\.\.))(?: |$)")
+# How many lines with a prompt each are tried as one statement.
+_LONGEST_STATEMENT = 40
 _DOCTEST_START = re.compile(r"[ \t]*>>>(?: |$)")
 _IPYTHON = re.compile(r"(?P<prompt>[ \t]*(?:In ?\[[ \d]*\]:|\.{3,}:))(?: |$)")
 _IPYTHON_START = re.compile(r"[ \t]*In ?\[[ \d]*\]:(?: |$)")
@@ -72,42 +74,104 @@ def _dedented(lines: Sequence[BlockLine]) -> tuple[list[BlockLine], str]:
     return result, common
 
 
+@dataclass(slots=True)
+class _Example:
+    """The lines of one example behind its *prompt*, and the lines of output below them."""
+
+    prompt: str
+    lines: list[BlockLine]
+    output: list[BlockLine]
+
+    def with_output(self, count: int) -> list[BlockLine]:
+        """The example's lines and *count* of those below, for statements that go on without a prompt."""
+        indent = len(self.prompt) - 3
+        below = []
+        for line in self.output[:count]:
+            strip = min(indent, len(line.text) - len(line.text.lstrip(" \t")))
+            below.append(replace(line, strip=line.strip + strip, text=line.text[strip:]))
+        return self.lines + below
+
+
 def doctest_blocks(lines: Sequence[BlockLine], prefix: str = "") -> Taken:
     """The examples behind ``>>>`` prompts in *lines*, expected output dropped, each that is not Python left out."""
-    examples: list[list[BlockLine]] = []
-    prompts: list[str] = []
-    open_example = False
+    blocks: list[Block] = []
+    skipped: list[int] = []
+    examples = _examples(lines)
+    first = 0
+    while first < len(examples):
+        prompt = examples[first].prompt
+        end = first + 1
+        while end < len(examples) and examples[end].prompt == prompt and _adjacent(examples[end - 1], examples[end]):
+            end += 1
+        kept, left_out = _parsing_runs(examples[first:end])
+        indent = prefix + prompt[:-3]
+        blocks += (Block(run, f"{indent}>>> ", f"{indent}... ") for run in kept)
+        skipped += left_out
+        first = end
+    return Taken(tuple(blocks), tuple(skipped))
+
+
+def _examples(lines: Sequence[BlockLine]) -> list[_Example]:
+    examples: list[_Example] = []
+    is_open = False
     for line in lines:
         match = _DOCTEST.match(line.text)
+        width = 0 if match is None else match.end()
+        code = replace(line, strip=line.strip + width, text=line.text[width:])
         if match is not None and match["prompt"].endswith(">>>"):
-            examples.append([])
-            prompts.append(match["prompt"])
-            open_example = True
-        elif match is None or not open_example or len(match["prompt"]) != len(prompts[-1]):
-            if open_example and line.text.strip():
-                examples[-1][-1] = replace(examples[-1][-1], answered=True)
-            open_example = False
-            continue
-        width = match.end()
-        examples[-1].append(replace(line, strip=line.strip + width, text=line.text[width:]))
-    kept: list[tuple[list[BlockLine], str]] = []
+            examples.append(_Example(match["prompt"], [code], []))
+            is_open = True
+        elif is_open and match is not None and len(match["prompt"]) == len(examples[-1].prompt):
+            examples[-1].lines.append(code)
+        elif examples:
+            is_open = False
+            examples[-1].output.append(line)
+    for example in examples:
+        if example.output and example.output[0].text.strip():
+            example.lines[-1] = replace(example.lines[-1], answered=True)
+    return examples
+
+
+def _adjacent(before: _Example, after: _Example) -> bool:
+    return after.lines[0].index == before.lines[-1].index + 1
+
+
+def _parsing_runs(examples: list[_Example]) -> tuple[list[tuple[BlockLine, ...]], list[int]]:
+    """Runs of *examples*, which follow each other, that are Python, and the first lines of what is left out."""
+    whole = python_block([line for example in examples for line in example.lines])
+    if whole is not None:
+        return [whole.lines], []
+    runs: list[tuple[BlockLine, ...]] = []
     skipped: list[int] = []
-    for example, prompt in zip(examples, prompts, strict=True):
-        magic_free = python_block(example)
-        if magic_free is None:
-            skipped.append(example[0].index)
+    first = 0
+    while first < len(examples):
+        block, used = _first_statement(examples[first:])
+        if block is None:
+            skipped.append(examples[first].lines[0].index)
+        elif runs and runs[-1][-1].index + 1 == block.lines[0].index:
+            runs[-1] += block.lines
         else:
-            kept.append((list(magic_free.lines), prompt))
-    blocks = []
-    run: list[BlockLine] = []
-    for number, (example, prompt) in enumerate(kept):
-        run += example
-        following = kept[number + 1] if number + 1 < len(kept) else None
-        if following is None or following[1] != prompt or following[0][0].index != example[-1].index + 1:
-            indent = prefix + prompt[:-3]
-            blocks.append(Block(tuple(run), f"{indent}>>> ", f"{indent}... "))
-            run = []
-    return Taken(tuple(blocks), tuple(skipped))
+            runs.append(block.lines)
+        first += used
+    return runs, skipped
+
+
+def _first_statement(examples: list[_Example]) -> tuple[Block | None, int]:
+    """The statement that the first of *examples* begins, and how many of them it takes up.
+
+    Statements of several lines are often written with ``>>>`` on each line, or with a prompt on the first one only.
+    """
+    for count in range(1, min(_LONGEST_STATEMENT, len(examples)) + 1):
+        block = python_block([line for example in examples[:count] for line in example.lines])
+        if block is not None:
+            return block, count
+        last = examples[count - 1]
+        for below in range(1, min(_LONGEST_STATEMENT, len(last.output)) + 1):
+            lines = [line for example in examples[: count - 1] for line in example.lines]
+            block = python_block([*lines, *last.with_output(below)])
+            if block is not None:
+                return block, count
+    return None, 1
 
 
 def _ipython_blocks(lines: Sequence[BlockLine], prefix: str) -> Taken:
