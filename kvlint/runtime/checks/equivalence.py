@@ -1,0 +1,165 @@
+"""Whether the model says the same with a cache as without one.
+
+All comparisons are of logits in float32 against one uncached forward over the same tokens; the greedy token of every
+position must be the same too, unless the uncached logits of the two candidates are closer than the tolerance.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvlint.runtime.checks.base import Evidence, Outcome, check
+from kvlint.runtime.probe import Step
+
+_BASE = ("runs", "kv-heads", "head-dim", "stored-rows", "seq-length")
+
+
+def _steps(evidence: Evidence, steps: list[Step], what: str) -> Outcome:
+    recording = evidence.recording
+    if recording.reference is None:
+        return Outcome.not_applicable("no uncached forward to compare with")
+    if not recording.consistent:
+        return Outcome.not_applicable(
+            f"the uncached model is not causal: its answer for the prompt changes by {recording.inconsistency:.1e} "
+            "when more tokens follow"
+        )
+    if not steps:
+        return Outcome.not_applicable("no such step in this run")
+    tolerance = evidence.tolerance(recording.reference)
+    worst = Outcome.passed("", 0.0, tolerance)
+    for step in steps:
+        wanted = recording.reference[:, step.start : step.start + step.tokens]
+        outcome = same_answer(evidence, step.logits, wanted, f"{what} ({step.name})")
+        if outcome.status.value == "failed":
+            return outcome
+        if (outcome.deviation or 0.0) >= (worst.deviation or 0.0):
+            worst = outcome
+    return worst
+
+
+def same_answer(evidence: Evidence, found: Any, wanted: Any, what: str) -> Outcome:
+    """Compares logits ``(rows, tokens, vocabulary)``, and the greedy token wherever the choice is clear."""
+    tolerance = evidence.tolerance(wanted)
+    outcome = Outcome.compared(found, wanted, tolerance, what)
+    if outcome.status.value == "failed":
+        return outcome
+    best = wanted.topk(2, dim=-1)
+    clear = (best.values[..., 0] - best.values[..., 1]) > 2 * tolerance
+    differ = (found.argmax(-1) != best.indices[..., 0]) & clear
+    if bool(differ.any()):
+        return Outcome.failed(f"{what}: the same greedy tokens", f"{int(differ.sum())} others")
+    return outcome
+
+
+@check("prefill", needs=_BASE)
+def prefill(evidence: Evidence) -> Outcome:
+    """The prompt's logits must not depend on whether a cache is filled on the way."""
+    return _steps(evidence, list(evidence.recording.steps[:1]), "logits of the prompt")
+
+
+@check("cached-steps", needs=(*_BASE, "prefill"))
+def cached_steps(evidence: Evidence) -> Outcome:
+    """A token fed alone, with the cache, must get the logits it gets in a forward over everything. Where it does not,
+    positions, mask or cached rows are wrong, and generated text is fluent and wrong."""
+    if evidence.plan.cache == "quantized":
+        return Outcome.not_applicable("a quantized cache is lossy by design")
+    single = [step for step in evidence.recording.steps if step.name.startswith("step")]
+    return _steps(evidence, single, "logits with the cache as without")
+
+
+@check("cached-chunk", needs=(*_BASE, "prefill"))
+def cached_chunk(evidence: Evidence) -> Outcome:
+    """Several tokens fed at once onto a filled cache (speculative decoding, chunked prefill, the next turn of a chat)
+    must get the logits they get in a forward over everything: here the mask has to be right, too."""
+    if evidence.plan.cache == "quantized":
+        return Outcome.not_applicable("a quantized cache is lossy by design")
+    chunk = [step for step in evidence.recording.steps if step.name == "chunk"]
+    return _steps(evidence, chunk, "logits of several tokens with the cache as without")
+
+
+@check("left-padding", needs=("cached-steps",))
+def left_padding(evidence: Evidence) -> Outcome:
+    """With rows of different length padded on the left, cached steps must agree with an uncached forward under the
+    same mask and positions (padded positions are not compared)."""
+    runner, plan = evidence.runner, evidence.plan
+    if runner.loaded.encoder_decoder:
+        return Outcome.not_applicable("decoders of encoder-decoder models are not padded on the left")
+    if plan.cache == "quantized":
+        return Outcome.not_applicable("a quantized cache is lossy by design")
+    if not runner.masked:
+        return Outcome.not_applicable("forward takes no attention_mask")
+    if not evidence.recording.consistent:
+        return Outcome.not_applicable("the uncached model is not causal")
+    if plan.batch < 2 or plan.prompt <= plan.padding:
+        return Outcome.not_applicable("needs two rows and a prompt longer than the padding")
+    torch = runner.torch
+    ids = runner.prompt(plan.prompt + 3, seed=2)
+    mask = torch.ones_like(ids)
+    mask[-1, : plan.padding] = 0
+    wanted = runner.uncached(ids, mask)
+    first = plan.prompt
+    logits, cache = runner.advance(ids[:, :first], runner.new_cache(), mask=mask[:, :first])
+    parts = [logits[:, plan.padding :]]
+    for stop in (first + 1, first + 3):
+        logits, cache = runner.advance(ids[:, first:stop], cache, mask=mask[:, :stop])
+        parts.append(logits)
+        first = stop
+    return same_answer(evidence, torch.cat(parts, dim=1), wanted[:, plan.padding :], "logits of a padded batch")
+
+
+@check("default-positions", needs=("cached-steps",))
+def default_positions(evidence: Evidence) -> Outcome:
+    """A loop that passes only the new ids and the cache must work: the model takes positions and mask from the cache.
+    Where it does not, hand-written loops decode with wrong positions while ``generate``, which passes them, is right."""
+    runner, recording = evidence.runner, evidence.recording
+    if recording.reference is None or not recording.consistent or evidence.plan.cache == "quantized":
+        return Outcome.not_applicable("no uncached forward to compare with")
+    if runner.loaded.encoder_decoder or not runner.positions:
+        return Outcome.not_applicable("forward takes no position_ids")
+    ids, split = recording.ids, evidence.plan.prompt
+    _, cache = runner.advance(ids[:, :split], runner.new_cache(), explicit=False)
+    logits, _ = runner.advance(ids[:, split : split + 1], cache, explicit=False)
+    plain, _ = runner.forward(ids, None, use_cache=False, explicit=False)
+    return same_answer(
+        evidence, logits, plain[:, split : split + 1], "logits of a step without position_ids and mask"
+    )
+
+
+@check("generate", needs=("cached-steps",))
+def generate(evidence: Evidence) -> Outcome:
+    """``generate`` must choose the same greedy tokens with use_cache=True and use_cache=False."""
+    runner, plan = evidence.runner, evidence.plan
+    if not hasattr(runner.model, "generate") or not callable(getattr(runner.model, "prepare_inputs_for_generation", None)):
+        return Outcome.not_applicable("the model has no generate")
+    if plan.cache == "quantized":
+        return Outcome.not_applicable("a quantized cache is lossy by design")
+    if not evidence.recording.consistent:
+        return Outcome.not_applicable("the uncached model is not causal")
+    ids = runner.prompt(plan.prompt, seed=3)
+    options: dict[str, Any] = {
+        "do_sample": False, "num_beams": 1, "max_new_tokens": plan.steps, "min_new_tokens": plan.steps,
+        "return_dict_in_generate": True, "output_logits": True, "attention_mask": runner.torch.ones_like(ids),
+        "disable_compile": True,
+    }  # fmt: skip
+    implementation = {"static": "static", "offloaded": "offloaded"}.get(plan.cache)
+    cached_options = {"cache_implementation": implementation} if implementation else {}
+    with runner.torch.no_grad():
+        cached = runner.model.generate(ids, use_cache=True, **options, **cached_options)
+        plain = runner.model.generate(ids, use_cache=False, **options)
+    if cached.logits is None or plain.logits is None:
+        return Outcome.not_applicable("generate returns no logits")
+    found = runner.torch.stack([step.float() for step in cached.logits], dim=1)
+    wanted = runner.torch.stack([step.float() for step in plain.logits], dim=1)
+    length = min(found.shape[1], wanted.shape[1])
+    tolerance = evidence.tolerance(wanted)
+    for position in range(length):
+        outcome = same_answer(
+            evidence, found[:, position : position + 1], wanted[:, position : position + 1], "tokens of generate"
+        )
+        if outcome.status.value == "failed":
+            return outcome
+        if bool((found[:, position].argmax(-1) != wanted[:, position].argmax(-1)).any()):
+            return Outcome.passed(f"{position} tokens compared, then two candidates are nearly equal", None, tolerance)
+    if found.shape != wanted.shape:
+        return Outcome.failed(f"{wanted.shape[1]} new tokens", f"{found.shape[1]}")
+    return Outcome.passed(f"{length} tokens", outcome.deviation, tolerance)

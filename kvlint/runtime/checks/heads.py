@@ -1,0 +1,132 @@
+"""Which query heads read which kv head.
+
+One kv head of one layer of a filled cache is changed, one token is fed, and what that layer's attention hands on is
+compared head by head with a run on the unchanged cache: exactly the query heads of its group may differ. That needs
+no knowledge of module names: the first module that receives a tensor of ``query heads * value dim`` numbers a token
+after the layer's ``Cache.update`` is the one behind the attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvlint.runtime import layers as cache_layers
+from kvlint.runtime.checks.base import Evidence, Outcome, check
+from kvlint.runtime.expectations import Kind
+from kvlint.runtime.inspection import Problem
+from kvlint.runtime.probe import Runner, clone
+
+
+@dataclass
+class _Capture:
+    """What the attention of *layer* handed on: ``(rows, query heads, value dim)``, once it has been seen."""
+
+    layer: int
+    heads: int
+    width: int
+    armed: bool = False
+    output: Any | None = field(default=None)
+
+    def offer(self, arguments: tuple[Any, ...]) -> None:
+        if not self.armed or self.output is not None:
+            return
+        tensor = next((one for one in arguments if hasattr(one, "shape")), None)
+        if tensor is None or tensor.dim() < 2 or not tensor.is_floating_point():
+            return
+        rows = int(tensor.shape[0])
+        if tensor.numel() == rows * self.heads * self.width and self.width in (
+            tensor.shape[-1], tensor.shape[-1] // self.heads,
+        ):  # fmt: skip
+            self.output = tensor.detach().reshape(rows, self.heads, self.width).clone()
+
+
+@contextmanager
+def _capturing(runner: Runner, capture: _Capture) -> Iterator[None]:
+    from transformers.cache_utils import Cache
+
+    original = Cache.update
+
+    def update(self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+        returned = original(self, key_states, value_states, layer_idx, *args, **kwargs)
+        capture.armed = layer_idx == capture.layer
+        return returned
+
+    hooks = [
+        module.register_forward_pre_hook(lambda module, arguments: capture.offer(arguments))
+        for module in runner.model.modules()
+    ]
+    Cache.update = update
+    try:
+        yield
+    finally:
+        Cache.update = original
+        for hook in hooks:
+            hook.remove()
+
+
+def _attention_output(runner: Runner, cache: Any, ids: Any, layer: int, heads: int, width: int) -> Any | None:
+    capture = _Capture(layer, heads, width)
+    with _capturing(runner, capture):
+        runner.advance(ids, cache)
+    return capture.output
+
+
+def _disturb(layer: Any, head: int, torch: Any) -> None:
+    generator = torch.Generator().manual_seed(11)
+    for name in ("keys", "values"):
+        tensor = getattr(layer, name)
+        noise = torch.randn(tensor[:, head].shape, generator=generator).to(tensor.dtype).to(tensor.device)
+        changed = tensor.clone()
+        changed[:, head] += noise * max(1.0, float(tensor.abs().max()))
+        tensor.copy_(changed) if cache_layers.is_static(layer) else setattr(layer, name, changed)
+
+
+@check("head-map", needs=("runs", "old-rows", "kv-heads", "head-dim"))
+def head_map(evidence: Evidence) -> Outcome:
+    """Query head h reads kv head h // (query heads / kv heads). With h % kv heads (also: keys tiled instead of
+    interleaved) every shape is right, and it is wrong only where 1 < kv heads < query heads."""
+    runner = evidence.runner
+    if evidence.plan.cache in ("quantized", "offloaded"):
+        return Outcome.not_applicable("keys are not held as plain tensors on the device")
+    ids = runner.prompt(evidence.plan.prompt + 1)
+    cache, _ = runner.fill(ids)
+    step = runner.prompt(1, seed=5)
+    problems: list[Problem] = []
+    judged: list[int] = []
+    reason = "no layer holds keys by head"
+    for index, (layer, expected) in enumerate(
+        zip(cache_layers.self_layers(cache), evidence.expected, strict=False)
+    ):
+        keys, values = cache_layers.keys_of(layer), cache_layers.values_of(layer)
+        if keys is None or values is None or expected.latent or expected.kind is Kind.OTHER:
+            continue
+        queries, kv_heads = expected.query_heads, int(keys.shape[1])
+        if not queries or queries % kv_heads:
+            reason = "the configuration gives no number of query heads"
+            continue
+        width, head = int(values.shape[-1]), kv_heads - 1
+        plain = _attention_output(runner, clone(cache), step, index, queries, width)
+        disturbed = clone(cache)
+        _disturb(cache_layers.self_layers(disturbed)[index], head, runner.torch)
+        moved = _attention_output(runner, disturbed, step, index, queries, width)
+        if plain is None or moved is None:
+            reason = "no module receives the heads one by one after the attention"
+            continue
+        change = (moved - plain).abs().amax(dim=(0, 2))
+        changed = {h for h in range(queries) if float(change[h]) > 1e-4 * max(1.0, float(plain.abs().max()))}
+        group = queries // kv_heads
+        wanted = set(range(head * group, (head + 1) * group))
+        judged.append(index)
+        if changed != wanted:
+            modulo = changed == {h for h in range(queries) if h % kv_heads == head}
+            code = "KV601" if modulo else ""
+            note = " (the map h % kv heads)" if modulo else ""
+            problems.append(
+                Problem(index, f"query heads {sorted(wanted)} to read kv head {head}", f"{sorted(changed)}{note}", code)
+            )
+    if not judged:
+        return Outcome.not_applicable(reason)
+    return Outcome.problems(problems, f"{len(judged)} layers, {queries} query heads on {kv_heads}")

@@ -1,0 +1,187 @@
+"""Whether the cache's own operations do what they say: crop, reset, reorder, repeat, select, copy.
+
+Each check makes a cache of its own, so none disturbs another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvlint.runtime import layers as cache_layers
+from kvlint.runtime.checks.base import Evidence, Outcome, check
+from kvlint.runtime.probe import clone
+
+_READY = ("runs", "old-rows")
+
+
+def _croppable(cache: Any) -> str:
+    """Why *cache* cannot be cut back, or an empty string."""
+    if not hasattr(cache, "crop"):
+        return f"{type(cache).__name__} has no crop"
+    for layer in cache_layers.self_layers(cache):
+        if cache_layers.is_recurrent(layer) and not getattr(layer, "is_croppable", False):
+            return "recurrent states cannot be cut back"
+        if cache_layers.is_quantized(layer):
+            return "quantized rows cannot be cut back"
+        if not hasattr(layer, "crop"):
+            return f"{type(layer).__name__} has no crop in this release"
+        sliding = cache_layers.is_sliding(layer)
+        if sliding and cache_layers.is_static(layer) and not getattr(layer, "is_croppable", False):
+            return "static sliding layers lose what left the window"
+        if sliding and not cache_layers.is_static(layer) and not hasattr(layer, "activate_past_recording"):
+            return "sliding layers cannot be cut back in this release"
+        if getattr(layer, "is_croppable", True) is False:
+            return f"{type(layer).__name__} says it cannot be cut back"
+    return ""
+
+
+@check("crop", needs=_READY)
+def crop(evidence: Evidence) -> Outcome:
+    """After crop(-n) the cache must be as it was n tokens earlier: shorter by n, and the same tokens fed again get the
+    same logits. A rejected draft that is not taken back stays in every later token's past."""
+    runner, plan = evidence.runner, evidence.plan
+    if evidence.recording.reference is None:
+        return Outcome.not_applicable("the run did not finish")
+    ids = evidence.recording.ids
+    first = plan.prompt + 1
+    cache, _ = runner.fill(ids[:, :first], recording=True)
+    reason = _croppable(cache)
+    if reason:
+        return Outcome.not_applicable(reason)
+    wanted, _ = runner.advance(ids[:, first : first + 3], clone(cache))
+    draft = runner.prompt(2, seed=4)
+    _, cache = runner.advance(draft, cache)
+    cache.crop(-2)
+    cache._kvlint_tokens = first
+    for index, expected in enumerate(evidence.expected[: len(cache_layers.self_layers(cache))]):
+        length = cache_layers.length_of(cache, index)
+        if expected.kind.attends and length is not None and length != first:
+            return Outcome.failed(f"length {first} after crop(-2)", str(length), "KV504", (index,))
+    again, _ = runner.advance(ids[:, first : first + 3], cache)
+    return Outcome.compared(again, wanted, evidence.tolerance(wanted), "logits after crop(-2) as before", "KV504")
+
+
+@check("reset", needs=_READY)
+def reset(evidence: Evidence) -> Outcome:
+    """After reset the cache must be as new: length 0, and the prompt gets the logits of an empty cache."""
+    runner, plan = evidence.runner, evidence.plan
+    ids = runner.prompt(plan.prompt)
+    cache, wanted = runner.fill(ids)
+    if not hasattr(cache, "reset"):
+        return Outcome.not_applicable(f"{type(cache).__name__} has no reset in this release")
+    cache.reset()
+    cache._kvlint_tokens = 0
+    lengths = [cache_layers.length_of(cache, index) for index in range(len(cache_layers.self_layers(cache)))]
+    left = [index for index, length in enumerate(lengths) if length]
+    if left:
+        return Outcome.failed("length 0 after reset", str(lengths[left[0]]), layers=left)
+    again, _ = runner.advance(ids, cache)
+    return Outcome.compared(again, wanted, evidence.tolerance(wanted), "logits after reset as on a new cache")
+
+
+@check("reorder", needs=_READY)
+def reorder(evidence: Evidence) -> Outcome:
+    """reorder_cache(rows) must move every row of every layer: beam search continues each hypothesis from its own past."""
+    runner, plan = evidence.runner, evidence.plan
+    if plan.batch < 2:
+        return Outcome.not_applicable("needs two rows")
+    if runner.loaded.encoder_decoder:
+        # The encoder's rows stay in place, so only equal encoder rows would make the logits comparable.
+        return _reorder_rows(evidence)
+    ids = runner.prompt(plan.prompt)
+    cache, _ = runner.fill(ids)
+    order = runner.torch.arange(plan.batch - 1, -1, -1, device=ids.device)
+    step = runner.prompt(1, seed=5)
+    wanted, _ = runner.advance(step, clone(cache))
+    cache.reorder_cache(order)
+    found, _ = runner.advance(step[order], cache)
+    return Outcome.compared(found, wanted[order], _lossy(evidence, wanted), "logits of reordered rows")
+
+
+def _reorder_rows(evidence: Evidence) -> Outcome:
+    runner, plan = evidence.runner, evidence.plan
+    cache, _ = runner.fill(runner.prompt(plan.prompt))
+    before = [cache_layers.keys_of(layer) for layer in cache_layers.self_layers(cache)]
+    kept = [None if keys is None else keys.clone() for keys in before]
+    order = runner.torch.arange(plan.batch - 1, -1, -1, device=runner.device)
+    cache.reorder_cache(order)
+    for index, layer in enumerate(cache_layers.self_layers(cache)):
+        keys = cache_layers.keys_of(layer)
+        if kept[index] is not None and keys is not None and not bool((keys == kept[index][order]).all()):
+            return Outcome.failed("rows in the new order", "another order", layers=(index,))
+    return Outcome.passed("rows of every layer")
+
+
+def _lossy(evidence: Evidence, wanted: Any) -> float:
+    """A quantized cache is quantized again after its rows moved: groups span rows, so the loss differs."""
+    return evidence.tolerance(wanted) * (1000.0 if evidence.plan.cache == "quantized" else 1.0)
+
+
+@check("batch-repeat", needs=_READY)
+def batch_repeat(evidence: Evidence) -> Outcome:
+    """batch_repeat_interleave(2) must double every row in place: row 0 twice, then row 1 twice."""
+    runner, plan = evidence.runner, evidence.plan
+    reason = _resizable(evidence)
+    if reason:
+        return Outcome.not_applicable(reason)
+    cache, _ = runner.fill(runner.prompt(plan.prompt))
+    step = runner.prompt(1, seed=5)
+    wanted, _ = runner.advance(step, clone(cache))
+    cache.batch_repeat_interleave(2)
+    found, _ = runner.advance(step.repeat_interleave(2, dim=0), cache)
+    return Outcome.compared(
+        found, wanted.repeat_interleave(2, dim=0), evidence.tolerance(wanted), "logits of repeated rows"
+    )
+
+
+@check("batch-select", needs=_READY)
+def batch_select(evidence: Evidence) -> Outcome:
+    """batch_select_indices(rows) must keep those rows, in that order, in every layer."""
+    runner, plan = evidence.runner, evidence.plan
+    reason = _resizable(evidence)
+    if reason:
+        return Outcome.not_applicable(reason)
+    cache, _ = runner.fill(runner.prompt(plan.prompt))
+    step = runner.prompt(1, seed=5)
+    wanted, _ = runner.advance(step, clone(cache))
+    last = runner.torch.tensor([plan.batch - 1], device=step.device)
+    cache.batch_select_indices(last)
+    found, _ = runner.advance(step[last], cache)
+    return Outcome.compared(found, wanted[last], evidence.tolerance(wanted), "logits of the selected row")
+
+
+def _resizable(evidence: Evidence) -> str:
+    if evidence.runner.loaded.encoder_decoder:
+        return "the encoder's rows would have to be resized too"
+    for layer in cache_layers.self_layers(evidence.recording.cache):
+        if cache_layers.is_quantized(layer):
+            return "quantized rows cannot be resized"
+        if not hasattr(layer, "batch_repeat_interleave") or not hasattr(layer, "batch_select_indices"):
+            return f"{type(layer).__name__} has no batch operations"
+        if cache_layers.is_recurrent(layer):
+            return "the batch operations cover keys and values only, not states"
+    return ""
+
+
+@check("copy", needs=_READY)
+def copy_independent(evidence: Evidence) -> Outcome:
+    """A deep copy must be independent: a step on the copy leaves the original bit for bit as it was, and a step on the
+    original afterwards gets the same logits (a shared prefix is prefilled once and copied for every prompt)."""
+    runner, plan = evidence.runner, evidence.plan
+    cache, _ = runner.fill(runner.prompt(plan.prompt))
+    before = cache_layers.snapshot(cache)
+    copied = clone(cache)
+    step = runner.prompt(1, seed=5)
+    wanted, _ = runner.advance(step, copied)
+    after = cache_layers.snapshot(cache)
+    for index, (old, new) in enumerate(zip(before, after, strict=True)):
+        for first, second in ((old.keys, new.keys), (old.values, new.values), *_paired(old.states, new.states)):
+            if first is not None and (first.shape != second.shape or not bool((first == second).all())):
+                return Outcome.failed("the original unchanged", "changed by a step on its copy", layers=(index,))
+    found, _ = runner.advance(step, cache)
+    return Outcome.compared(found, wanted, evidence.tolerance(wanted), "logits of original and copy")
+
+
+def _paired(old: tuple[tuple[str, Any], ...], new: tuple[tuple[str, Any], ...]) -> list[tuple[Any, Any]]:
+    later = dict(new)
+    return [(tensor, later[name]) for name, tensor in old if name in later]

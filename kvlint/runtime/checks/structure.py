@@ -1,0 +1,315 @@
+"""What the cache looks like: axes, heads, head dims, rows, lengths, dtypes, and that old rows stay as they were.
+
+These checks only read the recorded run. They come first: everything else builds on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kvlint.runtime import inspection
+from kvlint.runtime import layers as cache_layers
+from kvlint.runtime.checks.base import Evidence, Outcome, check
+from kvlint.runtime.expectations import Kind
+from kvlint.runtime.inspection import Moment, Problem, shape_text
+from kvlint.runtime.layers import Snapshot
+from kvlint.runtime.probe import Step
+
+_LAYOUT = ("update-layout", "append-axis")
+
+
+def _all_steps(evidence: Evidence) -> Iterable[Step]:
+    yield from evidence.recording.one_by_one
+    yield from evidence.recording.steps
+
+
+def _moment(evidence: Evidence) -> Moment:
+    recording = evidence.recording
+    tokens = sum(step.tokens for step in recording.steps if not step.error)
+    return Moment(
+        cache_layers.self_layers(recording.cache), evidence.expected, evidence.plan.batch, tokens,
+        evidence.runner.dtype, evidence.runner.device,
+    )  # fmt: skip
+
+
+@check("update-layout")
+def update_layout(evidence: Evidence) -> Outcome:
+    """Cache.update takes keys and values as [batch, kv heads, tokens, head dim]. Given before the transpose
+    ([batch, tokens, kv heads, head dim]) a dynamic cache still concatenates on axis -2, which then is the heads."""
+    problems: list[Problem] = []
+    seen = 0
+    for step in _all_steps(evidence):
+        for update in step.updates:
+            seen += 1
+            expected = evidence.expected[update.layer] if update.layer < len(evidence.expected) else None
+            heads = expected.kv_heads if expected else None
+            if heads is None or len(update.given) != 4 or heads == step.tokens:
+                continue
+            if update.given[1:3] == (step.tokens, heads):
+                wanted = shape_text((evidence.plan.batch, heads, step.tokens, update.given[3]))
+                problems.append(Problem(update.layer, wanted, shape_text(update.given), "KV505"))
+    if not seen:
+        return Outcome.not_applicable("nothing went through Cache.update")
+    return Outcome.problems(problems, f"{seen} updates")
+
+
+@check("append-axis")
+def append_axis(evidence: Evidence) -> Outcome:
+    """A step may make keys and values longer on one axis only: the sequence, axis -2. Concatenated on axis 1 the
+    cache gets more heads, on the last axis wider ones; attention then mixes positions with heads or channels."""
+    problems: list[Problem] = []
+    compared = 0
+    for step in _all_steps(evidence):
+        for index, (before, after) in enumerate(zip(step.before, step.after, strict=False)):
+            for old, new in ((before.keys, after.keys), (before.values, after.values)):
+                if old is None or new is None or old.dim() != new.dim():
+                    continue
+                compared += 1
+                grown = [axis for axis in range(old.dim()) if old.shape[axis] != new.shape[axis]]
+                wrong = [axis for axis in grown if axis != old.dim() - 2]
+                if wrong:
+                    code = {1: "KV501", old.dim() - 1: "KV502"}.get(wrong[0], "")
+                    problems.append(
+                        Problem(
+                            index, f"only axis {old.dim() - 2} (the sequence) to grow",
+                            f"axis {wrong[0]} grew: {shape_text(old.shape)} became {shape_text(new.shape)} ({step.name})",
+                            code,
+                        )
+                    )  # fmt: skip
+    if not compared:
+        return Outcome.not_applicable("no layer keeps keys and values between steps")
+    return Outcome.problems(problems, f"{compared} tensors compared")
+
+
+@check("layer-kinds")
+def layer_kinds(evidence: Evidence) -> Outcome:
+    """See ``inspection.EXPLANATIONS``."""
+    return Outcome.problems(inspection.layer_kinds(_moment(evidence)), _inventory(evidence))
+
+
+def _inventory(evidence: Evidence) -> str:
+    names = [type(layer).__name__ for layer in cache_layers.self_layers(evidence.recording.cache)]
+    return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
+
+
+@check("batch", needs=_LAYOUT)
+def batch(evidence: Evidence) -> Outcome:
+    """See ``inspection.EXPLANATIONS``."""
+    return Outcome.problems(inspection.batch_rows(_moment(evidence)))
+
+
+@check("kv-heads", needs=_LAYOUT)
+def kv_heads(evidence: Evidence) -> Outcome:
+    """See ``inspection.EXPLANATIONS``."""
+    moment = _moment(evidence)
+    known = [e for _, _, e in moment.attending() if e.kv_heads is not None]
+    if not known and not inspection.kv_heads(moment):
+        return Outcome.not_applicable("no layer holds keys, or the configuration gives no number of kv heads")
+    return Outcome.problems(inspection.kv_heads(moment), f"{known[0].kv_heads} kv heads" if known else "")
+
+
+@check("head-dim", needs=_LAYOUT)
+def head_dim(evidence: Evidence) -> Outcome:
+    """See ``inspection.EXPLANATIONS``."""
+    moment = _moment(evidence)
+    known = [e for _, _, e in moment.attending() if e.key_dim is not None]
+    if not known:
+        return Outcome.not_applicable("no layer holds keys, or the configuration gives no head dim")
+    found = f"keys {known[0].key_dim}, values {known[0].value_dim}"
+    return Outcome.problems(inspection.head_dim(moment), found)
+
+
+@check("stored-rows", needs=(*_LAYOUT, "runs"))
+def stored_rows(evidence: Evidence) -> Outcome:
+    """See ``inspection.EXPLANATIONS``."""
+    moment = _moment(evidence)
+    if not moment.attending():
+        return Outcome.not_applicable("no layer holds keys")
+    problems = inspection.stored_rows(moment)
+    for step in evidence.recording.steps:
+        tokens = step.start + step.tokens
+        for index, layer, expected in moment.attending():
+            rows = inspection.rows_expected(layer, expected, tokens)
+            keys = step.after[index].keys if index < len(step.after) else None
+            if rows is not None and keys is not None and keys.dim() == 4 and keys.shape[2] != rows:
+                problems.append(Problem(index, f"{rows} rows after {tokens} tokens", shape_text(keys.shape), "KV503"))
+    return Outcome.problems(problems, f"after {moment.tokens} tokens")
+
+
+@check("runs", needs=_LAYOUT)
+def runs(evidence: Evidence) -> Outcome:
+    """Prompt, single tokens and several tokens at once must run on the cache that the step before left behind."""
+    recording = evidence.recording
+    for step in (*recording.one_by_one, *recording.steps):
+        if step.error:
+            return Outcome.failed("no exception", f"{step.name}: {step.error}")
+    return Outcome.passed(f"{len(recording.steps)} forwards")
+
+
+@check("seq-length", needs=(*_LAYOUT, "runs"))
+def seq_length(evidence: Evidence) -> Outcome:
+    """See ``inspection.EXPLANATIONS``."""
+    problems: list[Problem] = []
+    counted = 0
+    for step in evidence.recording.steps:
+        tokens = step.start + step.tokens
+        for index, held in enumerate(step.after):
+            if held.length is None or index >= len(evidence.expected) or not evidence.expected[index].kind.attends:
+                continue
+            counted += 1
+            if held.length != tokens:
+                problems.append(
+                    Problem(index, f"get_seq_length({index}) == {tokens} ({step.name})", str(held.length), "KV503")
+                )
+    if not counted:
+        return Outcome.not_applicable("no layer counts tokens (states have no length)")
+    return Outcome.problems(problems)
+
+
+@check("mask-sizes", needs=("seq-length",))
+def mask_sizes(evidence: Evidence) -> Outcome:
+    """The mask of a step is built from get_mask_sizes before the keys are there: its width must be the number of key
+    rows that update then returns, and offset + width must end at the last token."""
+    problems: list[Problem] = []
+    compared = 0
+    for step in evidence.recording.steps[1:]:
+        for update in step.updates:
+            sizes = step.sizes[update.layer] if update.layer < len(step.sizes) else None
+            layer = cache_layers.self_layers(evidence.recording.cache)[update.layer]
+            if sizes is None or len(update.returned) != 4 or evidence.expected[update.layer].kind is Kind.OTHER:
+                continue
+            compared += 1
+            width, offset = sizes
+            if width != update.returned[2]:
+                problems.append(
+                    Problem(update.layer, f"a mask of {update.returned[2]} columns ({step.name})", f"{width}")
+                )
+            elif not cache_layers.is_static(layer) and width + offset != step.start + step.tokens:
+                end = step.start + step.tokens
+                problems.append(
+                    Problem(update.layer, f"a mask that ends at token {end} ({step.name})", f"{width + offset}")
+                )
+    if not compared:
+        return Outcome.not_applicable("no mask sizes to compare (states, or a release before 5.4)")
+    return Outcome.problems(problems, f"{compared} masks")
+
+
+@check("old-rows", needs=("stored-rows",))
+def old_rows(evidence: Evidence) -> Outcome:
+    """Rows that were in the cache before a step are bit for bit the same after it: keys and values of past tokens
+    never change. One changed number is invisible in every shape and wrong in every later token."""
+    problems: list[Problem] = []
+    compared = 0
+    layers = cache_layers.self_layers(evidence.recording.cache)
+    for step in evidence.recording.steps[1:]:
+        for index, layer in enumerate(layers):
+            if index >= len(step.before) or cache_layers.is_quantized(layer):
+                continue
+            if index < len(evidence.expected) and evidence.expected[index].kind is Kind.OTHER:
+                continue
+            for name, old, new in _kept(step, step.before[index], step.after[index]):
+                compared += 1
+                if not bool((old == new).all()):
+                    changed = int((old != new).sum())
+                    problems.append(Problem(index, f"old {name} unchanged", f"{changed} numbers changed in {step.name}"))
+    if not compared:
+        return Outcome.not_applicable("no layer keeps rows in plain tensors")
+    return Outcome.problems(problems, f"{compared} tensors compared")
+
+
+def _kept(step: Step, before: Snapshot, after: Snapshot) -> Iterable[tuple[str, Any, Any]]:
+    """Of keys and values the rows that are there both before and after the step."""
+    for name, old, new in (("keys", before.keys, after.keys), ("values", before.values, after.values)):
+        if old is None or new is None:
+            continue
+        valid_old = min(step.start, int(old.shape[-2]))
+        valid_new = min(step.start + step.tokens, int(new.shape[-2]))
+        keep = valid_new - step.tokens
+        if keep > 0:
+            yield name, old[..., valid_old - keep : valid_old, :], new[..., :keep, :]
+
+
+@check("states", needs=("runs",))
+def states(evidence: Evidence) -> Outcome:
+    """Linear and convolution layers keep states of one fixed size, with the batch first, that every step changes;
+    indexer keys [batch, tokens, dim] grow on axis 1 and keep their old rows."""
+    problems: list[Problem] = []
+    compared = 0
+    for step in evidence.recording.steps[1:]:
+        for index, (before, after) in enumerate(zip(step.before, step.after, strict=False)):
+            previous = dict(before.states)
+            changed = False
+            for name, new in after.states:
+                old = previous.get(name)
+                if old is None:
+                    continue
+                compared += 1
+                if name == "indexer_keys":
+                    changed = True
+                    if not bool((old[:, : step.start] == new[:, : step.start]).all()):
+                        problems.append(Problem(index, "old indexer keys unchanged", f"changed in {step.name}"))
+                    continue
+                if tuple(old.shape) != tuple(new.shape):
+                    problems.append(
+                        Problem(index, f"{name} of one size", f"{shape_text(old.shape)}, then {shape_text(new.shape)}")
+                    )
+                elif new.shape[0] != evidence.plan.batch:
+                    problems.append(Problem(index, f"{name}: {evidence.plan.batch} rows", shape_text(new.shape)))
+                else:
+                    changed = changed or not bool((old == new).all())
+            if previous and not changed and not problems:
+                problems.append(Problem(index, "states that a step changes", f"none changed in {step.name}"))
+    if not compared:
+        return Outcome.not_applicable("no layer keeps states")
+    return Outcome.problems(problems, f"{compared} states compared")
+
+
+@check("shared-layers", needs=("runs",))
+def shared_layers(evidence: Evidence) -> Outcome:
+    """Layers that read the keys and values of an earlier layer, or have no attention, must hold nothing."""
+    layers = cache_layers.self_layers(evidence.recording.cache)
+    shared = [i for i, e in enumerate(evidence.expected) if e.kind is Kind.SHARED]
+    if not shared:
+        return Outcome.not_applicable("every layer has its own cache")
+    problems = [
+        Problem(index, "nothing", shape_text(layers[index].keys.shape))
+        for index in shared
+        if index < len(layers) and cache_layers.keys_of(layers[index]) is not None
+    ]
+    return Outcome.problems(problems, f"{len(shared)} layers")
+
+
+@check("cross-attention", needs=("runs",))
+def cross_attention(evidence: Evidence) -> Outcome:
+    """Keys and values of the encoder's output are computed once and then only read: bit for bit the same after every
+    step, one row for every encoder token."""
+    steps = [step for step in evidence.recording.steps if step.cross]
+    if not steps:
+        return Outcome.not_applicable("no encoder")
+    problems: list[Problem] = []
+    for step in steps[1:]:
+        for index, (first, now) in enumerate(zip(steps[0].cross, step.cross, strict=False)):
+            if first.keys is None or now.keys is None:
+                continue
+            same = first.keys.shape == now.keys.shape and bool((first.keys == now.keys).all())
+            if not same:
+                problems.append(Problem(index, "cross-attention keys unchanged", f"changed in {step.name}"))
+    return Outcome.problems(problems, f"{len(steps[0].cross)} layers")
+
+
+@check("dtype-device", needs=("runs",))
+def dtype_device(evidence: Evidence) -> Outcome:
+    """See ``inspection.EXPLANATIONS``."""
+    moment = _moment(evidence)
+    if not moment.attending():
+        return Outcome.not_applicable("no layer holds keys")
+    if evidence.plan.cache == "offloaded":
+        moment = Moment(moment.layers, moment.expected, moment.batch, moment.tokens, moment.dtype, None)
+    return Outcome.problems(inspection.dtype_and_device(moment), str(evidence.runner.dtype))
+
+
+@check("finite", needs=("runs",))
+def finite(evidence: Evidence) -> Outcome:
+    """See ``inspection.EXPLANATIONS``."""
+    return Outcome.problems(inspection.finite(_moment(evidence)))

@@ -1,0 +1,219 @@
+"""Gets the model to check: from a path or an id, or with random weights from a configuration, shrunk.
+
+Remote code runs only where asked for, and weights are read from safetensors only unless pickles are allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kvlint.runtime.environment import load_torch, load_transformers
+from kvlint.runtime.shrinking import Sizes, shrink
+
+
+class ModelUnavailable(RuntimeError):
+    """The model cannot be had: a wrong path or id, files that are missing, a refused format. The message says which."""
+
+
+class NotConstructible(RuntimeError):
+    """A model of this type cannot be built from its configuration alone; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model comes from.
+
+    *name* is a path, a hub id, or (with *random_weights*) a model type or the path of a ``config.json``. *dtype* is
+    a torch dtype's name or "auto", *attention* an attention implementation's name or empty for the model's own.
+    """
+
+    name: str
+    random_weights: bool = False
+    layers: int | None = None
+    hidden: int | None = None
+    device: str = "cpu"
+    dtype: str = "auto"
+    attention: str = ""
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    seed: int = 0
+    shrunk: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model in eval mode on its device, with its configuration."""
+
+    model: Any
+    config: Any
+    name: str
+    model_type: str
+
+    @property
+    def encoder_decoder(self) -> bool:
+        """True for models that take encoder and decoder ids."""
+        return bool(getattr(self.config, "is_encoder_decoder", False))
+
+
+def model_types() -> tuple[str, ...]:
+    """Every model type that the installed transformers can build a text decoder of, sorted."""
+    load_transformers()
+    from transformers.models.auto import modeling_auto
+
+    names: set[str] = set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    names |= set(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+    return tuple(sorted(names))
+
+
+def load(source: Source) -> Loaded:
+    """The model of *source*. Raises ModelUnavailable or NotConstructible; an out-of-memory error passes through."""
+    if source.random_weights:
+        return next(candidates(source))
+    return _pretrained(source)
+
+
+def candidates(source: Source) -> Iterator[Loaded]:
+    """Random models of *source*, the most telling shrinking first.
+
+    Not every family accepts every shrinking (a head dim that must be derived, heads that cannot be grouped), so the
+    caller takes the first that runs. Raises NotConstructible where none can even be built.
+    """
+    config_class, config, from_type = _configuration(source)
+    problems: list[str] = []
+    built = False
+    for sizes, grouped in _attempts(source, from_type):
+        try:
+            loaded = _random(source, config_class, config, sizes, grouped)
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # whatever a configuration or constructor raises on sizes it does not accept
+            problems.append(describe(error))
+            continue
+        built = True
+        yield loaded
+    if not built:
+        raise NotConstructible(f"cannot be built from a configuration alone: {problems[0]}")
+
+
+def _attempts(source: Source, from_type: bool) -> Iterator[tuple[Sizes | None, bool]]:
+    if not source.shrunk:
+        yield None, False
+        return
+    base = Sizes()
+    if source.hidden:
+        base = replace(base, hidden=source.hidden, head_dim=max(8, source.hidden // base.query_heads * 2))
+    if source.layers:
+        base = replace(base, layers=source.layers)
+    derived = replace(base, head_dim=base.derived_head_dim)
+    yield base, from_type
+    yield derived, from_type
+    yield base, False
+    yield derived, False
+    yield replace(derived, query_heads=2, kv_heads=2, head_dim=base.hidden // 2), False
+
+
+def _configuration(source: Source) -> tuple[Any, dict[str, Any], bool]:
+    """The configuration class, its dictionary, and whether it comes from a bare model type."""
+    load_transformers()
+    from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    path = Path(source.name)
+    if path.is_file():
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ModelUnavailable(f"{path} is no configuration: {error}") from error
+        if not isinstance(data, dict) or data.get("model_type") not in CONFIG_MAPPING:
+            raise ModelUnavailable(f"{path} has no model_type that the installed transformers knows")
+        return CONFIG_MAPPING[data["model_type"]], CONFIG_MAPPING[data["model_type"]].from_dict(data).to_dict(), False
+    if source.name in CONFIG_MAPPING and not path.exists():
+        config_class = CONFIG_MAPPING[source.name]
+        try:
+            return config_class, config_class().to_dict(), True
+        except Exception as error:  # strict configurations raise their own types
+            raise NotConstructible(f"has no default configuration: {describe(error)}") from error
+    try:
+        config = AutoConfig.from_pretrained(source.name, trust_remote_code=source.trust_remote_code)
+    except Exception as error:  # network, repository, JSON and remote-code errors all mean the same here
+        raise ModelUnavailable(
+            f"{source.name} is neither a model type, nor a config.json, nor a model that can be read: {describe(error)}"
+        ) from error
+    return type(config), config.to_dict(), False
+
+
+def _random(source: Source, config_class: Any, config: dict[str, Any], sizes: Sizes | None, grouped: bool) -> Loaded:
+    torch = load_torch()
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    data = dict(config) if sizes is None else shrink(config, sizes, group_heads=grouped)
+    for key in ("model_type", "transformers_version", "architectures", "torch_dtype", "dtype", "_name_or_path"):
+        data.pop(key, None)
+    # Encoders that can also decode (BERT and its kin) attend causally, and cache, only when told.
+    if data.get("is_decoder") is False:
+        data["is_decoder"] = True
+    built = config_class(**data)
+    torch.manual_seed(source.seed)
+    dtype = torch.float32 if source.dtype == "auto" else getattr(torch, source.dtype)
+    auto = AutoModelForSeq2SeqLM if getattr(built, "is_encoder_decoder", False) else AutoModelForCausalLM
+    arguments: dict[str, Any] = {"attn_implementation": source.attention} if source.attention else {}
+    if sizes is None:
+        _refuse_giants(auto, built, arguments)
+    model = auto.from_config(built, **arguments).to(dtype).to(source.device).eval()
+    _forget_padding(model)
+    return Loaded(model, model.config, source.name, str(getattr(built, "model_type", "")))
+
+
+def _refuse_giants(auto: Any, config: Any, arguments: dict[str, Any]) -> None:
+    """Raises NotConstructible when the unshrunk model would have more than two thousand million parameters."""
+    torch = load_torch()
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in auto.from_config(config, **arguments).parameters())
+    if count > 2e9:
+        raise NotConstructible(f"has {count / 1e9:.1f} thousand million parameters at full size")
+
+
+def _forget_padding(model: Any) -> None:
+    """Gives the padding row of embeddings real weights: a zero row would hide a wrong token at that position."""
+    torch = load_torch()
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
+                if module.num_embeddings > 8:
+                    module.weight[module.padding_idx].normal_(0.0, 0.1)
+
+
+def _pretrained(source: Source) -> Loaded:
+    torch = load_torch()
+    load_transformers()
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    arguments: dict[str, Any] = {"trust_remote_code": source.trust_remote_code}
+    try:
+        config = AutoConfig.from_pretrained(source.name, **arguments)
+        auto = AutoModelForSeq2SeqLM if getattr(config, "is_encoder_decoder", False) else AutoModelForCausalLM
+        if source.attention:
+            arguments["attn_implementation"] = source.attention
+        model = auto.from_pretrained(
+            source.name,
+            dtype="auto" if source.dtype == "auto" else getattr(torch, source.dtype),
+            use_safetensors=None if source.allow_pickle else True,
+            **arguments,
+        )
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:  # the hub client, the loaders and remote code raise many types
+        hint = "" if source.allow_pickle or "safetensors" not in str(error) else " (--allow-pickle reads .bin weights)"
+        raise ModelUnavailable(f"cannot load {source.name}: {describe(error)}{hint}") from error
+    model = model.to(source.device).eval()
+    return Loaded(model, model.config, source.name, str(getattr(model.config, "model_type", "")))
+
+
+def describe(error: BaseException, limit: int = 200) -> str:
+    """One line for an exception: its type and the first line of its text, cut to *limit* characters."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:limit] if text else type(error).__name__

@@ -1,0 +1,322 @@
+"""Runs a model step by step and records what its cache held before and after each step.
+
+One run is: a prompt, single tokens chosen greedily, then several tokens at once (as a verifier of drafts feeds them),
+and the same tokens without any cache in one forward, for reference. A second, shorter run feeds one token and one
+token more: there even a cache that grows on a wrong axis can be seen growing.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kvlint.runtime import layers as cache_layers
+from kvlint.runtime.environment import cache_keyword, load_torch, output_cache
+from kvlint.runtime.models import Loaded, describe
+
+
+class NoCache(RuntimeError):
+    """The model returned no cache, or one that is not a transformers cache; the message says what it returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes of a run: rows, prompt tokens, single steps, tokens of the chunk, left padding of the padded run's last row.
+
+    *cache* is "dynamic", "static", "quantized" or "offloaded".
+    """
+
+    batch: int = 2
+    prompt: int = 6
+    steps: int = 4
+    chunk: int = 3
+    padding: int = 2
+    cache: str = "dynamic"
+    quantized_backend: str = "quanto"
+    residual: int = 4
+    seed: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens a row has taken at the end."""
+        return self.prompt + self.steps + self.chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One call of ``Cache.update`` (self-attention): the layer, the shapes given and the shapes returned."""
+
+    layer: int
+    given: tuple[int, ...]
+    given_values: tuple[int, ...]
+    returned: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One cached forward. *logits* is ``(batch, tokens, vocabulary)``; *sizes* are the mask sizes asked for before it."""
+
+    name: str
+    start: int
+    tokens: int
+    before: tuple[cache_layers.Snapshot, ...]
+    after: tuple[cache_layers.Snapshot, ...]
+    cross: tuple[cache_layers.Snapshot, ...]
+    updates: tuple[Update, ...]
+    sizes: tuple[tuple[int, int] | None, ...]
+    logits: Any | None
+    error: str = ""
+
+
+class Runner:
+    """Feeds a model the way ``generate`` does: explicit positions, a mask over everything seen, the cache passed on."""
+
+    def __init__(self, loaded: Loaded, plan: Plan) -> None:
+        self.torch = load_torch()
+        self.loaded, self.plan = loaded, plan
+        self.model, self.config = loaded.model, loaded.config
+        parameters = inspect.signature(self.model.forward).parameters
+        self.keyword = cache_keyword(self.model.forward)
+        self.positions = "position_ids" in parameters
+        self.masked = "attention_mask" in parameters
+        self.device = next(self.model.parameters()).device
+        self.dtype = next(parameter.dtype for parameter in self.model.parameters() if parameter.is_floating_point())
+        self._encoded: dict[int, Any] = {}
+
+    def prompt(self, tokens: int, rows: int | None = None, seed: int = 0) -> Any:
+        """Random ids ``(rows, tokens)`` that are no special tokens of small vocabularies; the same for the same seed."""
+        generator = self.torch.Generator().manual_seed(self.plan.seed * 1000 + seed)
+        vocabulary = int(getattr(_text(self.config), "vocab_size", 160) or 160)
+        high = min(100, vocabulary)
+        shape = (rows or self.plan.batch, tokens)
+        return self.torch.randint(min(5, high - 1), high, shape, generator=generator).to(self.device)
+
+    def new_cache(self, length: int | None = None) -> Any | None:
+        """An empty cache of the plan's kind for *length* tokens, or None: the model then builds its own."""
+        import transformers
+
+        length = length or self.plan.tokens + self.plan.chunk + 2
+        kind = self.plan.cache
+        if kind == "dynamic":
+            return None
+        if kind == "static":
+            cache = transformers.StaticCache(config=self.config, max_cache_len=length)
+        elif kind == "offloaded":
+            cache = transformers.DynamicCache(config=self.config, offloading=True)
+        elif kind == "quantized":
+            grouped = {} if self.plan.quantized_backend == "fp8" else {
+                "residual_length": self.plan.residual, "q_group_size": 16, "nbits": 4,
+            }  # fmt: skip
+            cache = transformers.QuantizedCache(backend=self.plan.quantized_backend, config=self.config, **grouped)
+        else:
+            raise ValueError(f"unknown cache kind {kind!r}")
+        if self.loaded.encoder_decoder:
+            return transformers.EncoderDecoderCache(cache, transformers.DynamicCache(config=self.config))
+        return cache
+
+    def forward(
+        self, ids: Any, cache: Any | None, *, use_cache: bool, mask: Any | None = None, explicit: bool = True
+    ) -> tuple[Any, Any | None]:
+        """Logits ``(rows, tokens, vocabulary)`` in float32 and the cache that came back.
+
+        *mask* is ``(rows, past + tokens)`` with 0 for padding; without *explicit* neither it nor positions are given.
+        """
+        past = self._past(cache)
+        if mask is None:
+            mask = ids.new_ones((ids.shape[0], past + ids.shape[1]))
+        arguments: dict[str, Any] = {"use_cache": use_cache}
+        if cache is not None and self.keyword is not None:
+            arguments[self.keyword] = cache
+        if self.loaded.encoder_decoder:
+            arguments |= self._encoder_arguments(ids.shape[0])
+            arguments["decoder_input_ids"] = ids
+        else:
+            arguments["input_ids"] = ids
+            if explicit and self.masked:
+                arguments["attention_mask"] = mask
+            if explicit and self.positions:
+                arguments["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        with self.torch.no_grad():
+            output = self.model(**arguments)
+        logits = output.logits if hasattr(output, "logits") else output[0]
+        if logits.dim() != 3 or tuple(logits.shape[:2]) != tuple(ids.shape):
+            raise NoCache(f"returns logits of shape {tuple(logits.shape)} for ids of shape {tuple(ids.shape)}")
+        return logits.float(), output_cache(output)
+
+    def _past(self, cache: Any | None) -> int:
+        """Tokens a row of *cache* has taken: kept on the object by ``advance``, because linear layers do not count."""
+        return int(getattr(cache, "_kvlint_tokens", 0)) if cache is not None else 0
+
+    def advance(self, ids: Any, cache: Any | None, **options: Any) -> tuple[Any, Any]:
+        """One cached forward; returns logits and the cache. Raises NoCache where none comes back."""
+        past = self._past(cache)
+        logits, returned = self.forward(ids, cache, use_cache=True, **options)
+        if returned is None:
+            raise NoCache("returns no cache with use_cache=True")
+        cache_layers.self_layers(returned)
+        returned._kvlint_tokens = past + ids.shape[1]
+        return logits, returned
+
+    def uncached(self, ids: Any, mask: Any | None = None) -> Any:
+        """Logits of *ids* without a cache."""
+        return self.forward(ids, None, use_cache=False, mask=mask)[0]
+
+    def fill(self, ids: Any, length: int | None = None, recording: bool = False) -> tuple[Any, Any]:
+        """A new cache that has taken *ids* in one forward, and the logits; *recording* asks it to keep a way back."""
+        cache = self.new_cache(length)
+        if recording:
+            cache = cache if cache is not None else self.built_cache()
+            if hasattr(cache, "activate_past_recording"):
+                cache.activate_past_recording()
+        logits, cache = self.advance(ids, cache)
+        return cache, logits
+
+    def built_cache(self) -> Any:
+        """An empty dynamic cache as the model would build it itself."""
+        import transformers
+
+        cache = transformers.DynamicCache(config=self.config)
+        if self.loaded.encoder_decoder:
+            return transformers.EncoderDecoderCache(cache, transformers.DynamicCache(config=self.config))
+        return cache
+
+    def _encoder_arguments(self, rows: int) -> dict[str, Any]:
+        """The encoder's output for *rows* rows, computed once: row i is the same for every number of rows."""
+        if rows not in self._encoded:
+            ids = self.prompt(5, rows=16, seed=7)[:rows]
+            mask = self.torch.ones_like(ids)
+            with self.torch.no_grad():
+                output = self.model.get_encoder()(input_ids=ids, attention_mask=mask)
+            self._encoded[rows] = {"encoder_outputs": output, "attention_mask": mask}
+        return dict(self._encoded[rows])
+
+
+def _text(config: Any) -> Any:
+    return config.get_text_config(decoder=True)
+
+
+@contextmanager
+def recorded_updates(into: list[Update]) -> Iterator[None]:
+    """Notes every ``Cache.update`` of the block; the cross-attention half of encoder-decoder caches is left out."""
+    from transformers.cache_utils import Cache
+
+    original = Cache.update
+
+    def update(self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+        returned = original(self, key_states, value_states, layer_idx, *args, **kwargs)
+        into.append(
+            Update(layer_idx, tuple(key_states.shape), tuple(value_states.shape), tuple(returned[0].shape))
+        )
+        return returned
+
+    Cache.update = update
+    try:
+        yield
+    finally:
+        Cache.update = original
+
+
+def take_step(runner: Runner, name: str, ids: Any, cache: Any | None) -> tuple[Step, Any | None]:
+    """One recorded forward. An exception of the model is kept in ``Step.error``; the cache is then as it was left."""
+    before = cache_layers.snapshot(cache)
+    sizes: tuple[tuple[int, int] | None, ...] = ()
+    if cache is not None:
+        count = len(cache_layers.self_layers(cache))
+        sizes = tuple(cache_layers.mask_sizes_of(cache, index, ids.shape[1]) for index in range(count))
+    start = int(getattr(cache, "_kvlint_tokens", 0))
+    updates: list[Update] = []
+    logits, error = None, ""
+    with recorded_updates(updates):
+        try:
+            logits, cache = runner.advance(ids, cache)
+        except (NoCache, cache_layers.UnsupportedCache, MemoryError):
+            raise
+        except Exception as problem:  # a broken attention module may raise anything: that is what is looked for
+            if type(problem).__name__ == "OutOfMemoryError":
+                raise
+            error = describe(problem)
+    own = _self_only(updates, cache)
+    step = Step(
+        name, start, int(ids.shape[1]), before, cache_layers.snapshot(cache), cache_layers.cross_snapshot(cache),
+        tuple(own), sizes, logits, error,
+    )  # fmt: skip
+    return step, cache
+
+
+def _self_only(updates: list[Update], cache: Any | None) -> list[Update]:
+    """Of an encoder-decoder cache's updates the first of each layer: self-attention comes before cross-attention."""
+    if not cache_layers.cross_layers(cache):
+        return updates
+    seen: set[int] = set()
+    return [update for update in updates if not (update.layer in seen or seen.add(update.layer))]  # type: ignore[func-returns-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A whole run. *ids* is ``(batch, tokens)``: everything fed; *reference* the uncached logits of the same ids.
+
+    *consistent* is whether the uncached model, given only the prompt, answers as it does given everything: where it
+    does not (it is not causal), cached and uncached logits cannot be compared position by position.
+    """
+
+    steps: tuple[Step, ...]
+    one_by_one: tuple[Step, ...]
+    ids: Any
+    reference: Any | None
+    consistent: bool
+    cache: Any
+    inconsistency: float = 0.0
+
+    @property
+    def error(self) -> str:
+        """What the model raised during the main run, or an empty string."""
+        return next((step.error for step in self.steps if step.error), "")
+
+
+def record(runner: Runner) -> Recording:
+    """Runs *runner*'s plan. Raises NoCache or UnsupportedCache where the model keeps no cache that could be checked."""
+    plan, torch = runner.plan, runner.torch
+    one_by_one = _one_by_one(runner)
+    ids = runner.prompt(plan.prompt)
+    step, cache = take_step(runner, "prompt", ids, runner.new_cache())
+    if step.error and not step.updates:
+        raise NoCache(f"the prompt cannot be run: {step.error}")
+    steps = [step]
+    for number in range(plan.steps):
+        if steps[-1].error:
+            break
+        token = steps[-1].logits[:, -1:].argmax(-1)  # type: ignore[index]
+        step, cache = take_step(runner, f"step {number + 1}", token, cache)
+        steps.append(step)
+        ids = torch.cat([ids, token], dim=1)
+    if not steps[-1].error:
+        chunk = runner.prompt(plan.chunk, seed=1)
+        step, cache = take_step(runner, "chunk", chunk, cache)
+        steps.append(step)
+        ids = torch.cat([ids, chunk], dim=1)
+    reference, gap = None, 0.0
+    if not any(step.error for step in steps):
+        reference = runner.uncached(ids)
+        alone = runner.uncached(ids[:, : plan.prompt])
+        gap = float((reference[:, : plan.prompt] - alone).abs().max())
+    consistent = reference is not None and gap <= 1e-2 * max(1.0, float(reference.abs().max()))
+    return Recording(tuple(steps), one_by_one, ids, reference, consistent, cache, gap)
+
+
+def _one_by_one(runner: Runner) -> tuple[Step, ...]:
+    """One token, then one token more: the run in which every axis but the one that grows has its final size."""
+    ids = runner.prompt(2)
+    first, cache = take_step(runner, "first token", ids[:, :1], runner.new_cache())
+    if first.error:
+        return (first,)
+    second, _ = take_step(runner, "second token", ids[:, 1:], cache)
+    return first, second
+
+
+def clone(cache: Any) -> Any:
+    """An independent copy of *cache* (``copy.deepcopy``, which every cache class supports)."""
+    return copy.deepcopy(cache)

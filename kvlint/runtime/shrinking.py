@@ -1,0 +1,243 @@
+"""Makes a configuration so small that its model runs in milliseconds on a CPU, without changing its kind.
+
+Works on the plain dictionary of a configuration (``to_dict()``) and on the dictionaries nested in it. What counts for
+the cache is kept: which kinds of layers there are and in which order, whether heads are grouped, whether keys and
+values share a head dim, windows, latent ranks. Sizes are set by what a field's name says it is, because the field
+names are the only thing that all families share. The functions are pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of a shrunk model. *hidden* is the width, *query_heads* a multiple of *kv_heads*, *window* tokens.
+
+    *head_dim* differs from ``hidden / query_heads`` on purpose: a head dim that was derived where the configuration
+    gives one is then seen.
+    """
+
+    hidden: int = 64
+    query_heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 32
+    layers: int = 6
+    window: int = 8
+    vocabulary: int = 160
+    positions: int = 256
+
+    @property
+    def derived_head_dim(self) -> int:
+        """``hidden / query_heads``."""
+        return self.hidden // self.query_heads
+
+
+_ONE, _TWO, _FOUR, _EIGHT = "1", "2", "4", "8"
+
+_RULES: tuple[tuple[str, str], ...] = (
+    # names (whole, as a regular expression) -> the size, by attribute of Sizes or as a number
+    (r"(ngram_vocab_size_base|encoder_hash_byte_group_vocab)", "vocabulary"),
+    (r"(.*_)?(un)?(padded_)?vocab_size(_per_layer_input|_.*)?", "vocabulary"),
+    (r"max_position_embeddings|n_positions|n_ctx|max_seq_len|context_length|model_max_length", "positions"),
+    (r"max_(source|target|encoder|decoder)_positions?(_embeddings)?|(t2u_)?max_position_embeddings", "positions"),
+    (r"max_(encoder|decoder)_position_embeddings|original_max_position_embeddings", "positions"),
+    (r"hidden_size|n_embd|d_model|embedding_dim|emb_dim|lru_width|word_embed_proj_dim|embed_dim", "hidden"),
+    (r"decoder_hidden_size|encoder_hidden_size|cross_attention_hidden_size|dim_model_base", "hidden"),
+    (r"embedding_size|input_embedding_size|output_embedding_size|hidden_size_per_layer_input", "hidden"),
+    (r"attention_hidden_size|ple_embed_dim|output_hidden_size|projection_dim|out_hidden_size", "hidden"),
+    (r"(.*_)?intermediate_size(_mlp|_mlp_only)?|ffn_dim|ffn_hidden_size|feed_forward_size", "hidden"),
+    (r"dense_intermediate_size|dim_ff|dff|d_ff|d_inner|n_inner|(encoder|decoder)_ffn_dim|inner_dim", "hidden"),
+    (r"(moe_|shared_)(expert_|experts_)?(shared_expert_)?(intermediate|hidden)_size", "hidden"),
+    (r"num_attention_heads|n_heads?|num_heads|attention_heads|(encoder|decoder)_attention_heads", "query_heads"),
+    (r"num_(encoder|decoder)_attention_heads|swa_num_attention_heads|num_query_heads", "query_heads"),
+    (r"(.*_)?(num_key_value_heads|num_kv_heads|n_head_kv|kv_n_heads|num_query_groups)", "kv_heads"),
+    (r"(.*_)?head_dim|kv_channels|d_kv|dim_head|d_head|attention_head_size", "head_dim"),
+    (r"sliding_window(_size)?|attention_chunk_size|window_size|local_attention|attention_window_size", "window"),
+    (r"num_experts|num_local_experts|n_routed_experts|moe_num_experts|zero_expert_num", _FOUR),
+    (r"num_experts_per_tok(en)?|moe_topk|moe_k|moe_top_k|num_selected_experts", _TWO),
+    (r"n_group|topk_group|num_expert_group|n_shared_experts|num_shared_experts|moe_num_shared_experts", _ONE),
+    (r"first_k_dense_replace|num_dense_layers|num_nextn_predict_layers", _ONE),
+    (r"q_lora_rank|o_lora_rank|laurel_rank|gated_norm_rank|adapter_rank|hc_lowrank|loop_gate_rank", "16"),
+    (r"kv_lora_rank", "24"),
+    (r"qk_rope_head_dim", _EIGHT),
+    (r"qk_nope_head_dim", "16"),
+    (r"qk_head_dim", "24"),
+    (r"index_head_dim|linear_(key|value)_head_dim|linear_head_dim", "16"),
+    (r"index_n_heads|linear_num_key_heads|o_groups", _TWO),
+    (r"linear_num_value_heads|linear_num_heads", _FOUR),
+    (r"index_topk", "64"),
+    (r"index_block_size", _FOUR),
+    (r"rotary_dim", _EIGHT),
+    (r"mamba_d_state|state_size|ssm_state_size|d_state", "16"),
+    (r"mamba_n_heads|mamba_num_heads|n_mamba_heads", _EIGHT),
+    (r"mamba_d_head|mamba_head_dim|mamba_headdim", "16"),
+    (r"mamba_d_ssm", "128"),
+    (r"mamba_n_groups|n_groups|mamba_ngroups", _TWO),
+    (r"(mamba_)?chunk_size", _EIGHT),
+    (r"time_step_rank|mamba_dt_rank", _FOUR),
+    (r"router_hidden_size", "16"),
+    (r"attn_layer_period|expert_layer_period", _TWO),
+    (r"attn_layer_offset|expert_layer_offset", _ONE),
+    (r"image_size", "32"),
+    (r"patch_size", _EIGHT),
+    (r"num_mel_bins", "16"),
+)
+_COMPILED = tuple((re.compile(pattern), size) for pattern, size in _RULES)
+_LAYER_COUNT = re.compile(
+    r"num_hidden_layers|n_layers?|num_layers|num_blocks|num_(encoder|decoder)_layers|(encoder|decoder)_layers|depth"
+)
+_SCALE = re.compile(r"initializer_range|init_std|embed_init_std|embedding_initializer_range")
+_INITIAL_SCALE = 0.12
+"""Standard deviation of shrunk weights: near 1/sqrt(hidden), so that attention is far from uniform and a wrong key or
+value moves the logits. The usual 0.02 makes such a small model nearly blind to its past."""
+
+
+def shrink(config: Mapping[str, Any], sizes: Sizes, *, group_heads: bool = False) -> dict[str, Any]:
+    """*config* (a configuration's dictionary) with every size reduced to *sizes*; nested dictionaries alike.
+
+    *group_heads* asks for grouped kv heads also where *config* has as many as query heads: a model type's defaults
+    often do, and grouping is the harder case. Configurations with multi-query heads (one kv head) keep them, and so
+    do those with a latent (MLA), whose key heads are the query heads.
+    """
+    total = _layer_count(config)
+    chosen = choose_layers(config, total, sizes.layers)
+    small = {key: _value(key, value, config, sizes, group_heads) for key, value in config.items()}
+    for key, value in config.items():
+        if total and isinstance(value, list) and len(value) == total:
+            small[key] = [small[key][index] for index in chosen]
+        elif _LAYER_COUNT.fullmatch(key) and isinstance(value, int):
+            small[key] = min(value, len(chosen) or 2)
+        elif key == "per_layer_config" and isinstance(value, dict) and value:
+            small[key] = {
+                str(new): small[key][name]
+                for new, old in enumerate(chosen)
+                for name in value
+                if str(name).isdigit() and int(name) == old
+            }
+    if isinstance(config.get("num_kv_shared_layers"), int) and config["num_kv_shared_layers"]:
+        small["num_kv_shared_layers"] = len(chosen) // 2
+    return small
+
+
+def choose_layers(config: Mapping[str, Any], total: int, limit: int) -> tuple[int, ...]:
+    """Indices of the layers to keep: one of each kind in the order of first appearance, repeated to two at least.
+
+    The kind of a layer is what all per-layer lists of the configuration say of it. Layers that share their keys and
+    values with an earlier one (``num_kv_shared_layers``) double the list: the second half then shares.
+    """
+    if not total:
+        return ()
+    columns = [
+        value for key, value in sorted(config.items())
+        if isinstance(value, list) and len(value) == total and "layer" in key
+    ]  # fmt: skip
+    overrides = config.get("per_layer_config")
+    own = overrides if isinstance(overrides, dict) else {}
+    named = {int(name): str(value) for name, value in own.items() if str(name).isdigit()}
+    seen: dict[str, int] = {}
+    for index in range(total):
+        kind = str([column[index] for column in columns]) + named.get(index, "")
+        seen.setdefault(kind, index)
+    first = sorted(seen.values())[:limit]
+    if len(first) == 1:
+        first = [first[0], min(first[0] + 1, total - 1)] if total > 1 else first
+    if config.get("num_kv_shared_layers"):
+        first = first + first
+    return tuple(first)
+
+
+def _layer_count(config: Mapping[str, Any]) -> int:
+    for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "num_blocks"):
+        if isinstance(config.get(key), int):
+            return int(config[key])
+    return 0
+
+
+def _value(key: str, value: Any, config: Mapping[str, Any], sizes: Sizes, group_heads: bool) -> Any:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return _nested(key, value, config, sizes, group_heads)
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        return [_nested(key, item, config, sizes, group_heads) for item in value]
+    if key.endswith(("token_id", "token_index", "token_ids")):
+        return _token(key, value, sizes)
+    if _SCALE.fullmatch(key):
+        return _INITIAL_SCALE
+    if isinstance(value, list):
+        return [_number(key, item, config, sizes, group_heads) for item in value]
+    return _number(key, value, config, sizes, group_heads)
+
+
+def _number(key: str, value: Any, config: Mapping[str, Any], sizes: Sizes, group_heads: bool) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        return value
+    name = key.removesuffix("_per_layer") if key != "vocab_size_per_layer_input" else key
+    for pattern, size in _COMPILED:
+        if not pattern.fullmatch(name):
+            continue
+        wanted = int(size) if size.isdigit() else int(getattr(sizes, size))
+        if size == "kv_heads":
+            return _kv_heads(value, config, sizes, group_heads)
+        # A size is only ever made smaller, except heads, whose ratio to the kv heads must hold.
+        return wanted if size in ("query_heads", "head_dim", "hidden") else min(value, wanted)
+    return value
+
+
+def _kv_heads(value: int, config: Mapping[str, Any], sizes: Sizes, group_heads: bool) -> int:
+    if value == 1:
+        return 1
+    if config.get("kv_lora_rank"):
+        return sizes.query_heads
+    queries = config.get("num_attention_heads") or config.get("n_head") or config.get("n_heads")
+    if value == queries and not group_heads:
+        return sizes.query_heads
+    return sizes.kv_heads
+
+
+def _token(key: str, value: Any, sizes: Sizes) -> Any:
+    """Special tokens move to the top of the small vocabulary, apart from the ids that prompts are drawn from."""
+    if isinstance(value, list):
+        return [_token(key, item, sizes) for item in value]
+    if not isinstance(value, int) or value < 0:
+        return value
+    return value if value < 4 else sizes.vocabulary - 1 - sum(map(ord, key)) % 40
+
+
+def _nested(key: str, value: Mapping[str, Any], config: Mapping[str, Any], sizes: Sizes, group_heads: bool) -> Any:
+    if key.startswith("rope_") or "rope_type" in value or any(isinstance(v, Mapping) and "rope_type" in v for v in value.values()):
+        return _rope(value, config, sizes)
+    if key in ("id2label", "label2id", "quantization_config"):
+        return dict(value)
+    if "model_type" in value or "num_hidden_layers" in value:
+        return shrink(value, sizes, group_heads=group_heads)
+    return {name: _value(str(name), item, config, sizes, group_heads) for name, item in value.items()}
+
+
+def _rope(value: Mapping[str, Any], config: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
+    """Rotary parameters: per-frequency lists are cut and sections rescaled to the small head dim."""
+    old = config.get("head_dim") or (config.get("hidden_size", 0) // (config.get("num_attention_heads") or 1))
+    new = sizes.head_dim if config.get("head_dim") else sizes.derived_head_dim
+    small: dict[str, Any] = {}
+    for name, item in value.items():
+        if isinstance(item, Mapping):
+            small[name] = _rope(item, config, sizes)
+        elif name == "mrope_section" and isinstance(item, list) and old:
+            small[name] = _sections(item, new / old)
+        elif name in ("short_factor", "long_factor") and isinstance(item, list) and old:
+            small[name] = item[: max(1, len(item) * new // old)]
+        else:
+            small[name] = item
+    return small
+
+
+def _sections(sections: list[int], ratio: float) -> list[int]:
+    total = round(sum(sections) * ratio)
+    parts = [max(1, int(section * ratio)) for section in sections]
+    parts[-1] += total - sum(parts)
+    return parts
