@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -21,10 +21,26 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
+FORMAT: Final = 1
+"""Version of the file's layout; a file with another number is not read."""
+
+TABLES: Final = ("symbols", "models", "histories", "values")
+"""The tables of the file, in order. Each row of a table is a line."""
+
+CACHE_KEYWORDS: Final = (
+    "past_key_value",
+    "past_key_values",
+    "cache_position",
+    "layer_past",
+    "cache",
+    "cache_params",
+    "use_cache",
+    "past",
+)
+"""Keywords of ``forward`` and ``prepare_inputs_for_generation`` that are kept for modeling classes."""
+
 _PLAIN: Final = re.compile(r"\d+(?:\.\d+)*")
 _CACHE_MEMBERS: Final = ("get_seq_length", "key_cache", "reorder_cache", "conv_states", "ssm_states", "rnn_state")
-_KINDS: Final[Mapping[str, str]] = {"model": "gm", "layer": "l", "attention": "a"}
-_PAST_KEYWORDS: Final = frozenset({"past_key_value", "past_key_values", "cache", "cache_params", "layer_past", "past"})
 _MIXIN: Final = "generation.utils.GenerationMixin"
 _HARMLESS_BASES: Final = frozenset({"object", "abc.ABC", "ABC", "typing.Generic", "typing.Protocol"})
 _GENERATION_MODULES: Final = ("generation.configuration_utils", "generation.utils")
@@ -63,7 +79,8 @@ class Signature:
 
     def parameter(self, name: str) -> Parameter | None:
         """The named parameter; None where there is none (``*args`` and ``**kwargs`` are not named)."""
-        return next((item for item in self.parameters if item.name == name and item.kind not in ("args", "kwargs")), None)
+        named = (item for item in self.parameters if item.kind not in ("args", "kwargs"))
+        return next((item for item in named if item.name == name), None)
 
     def __str__(self) -> str:
         marks = {"args": "*", "kwargs": "**"}
@@ -95,21 +112,73 @@ def _remembered(
 ) -> Callable[Concatenate[Timeline, _P], _T]:
     """Keeps the answers of a method on the timeline they belong to."""
 
-    @wraps(method)
-    def answer(self: Timeline, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def answer(self: Timeline, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         key = (method.__name__, args, tuple(kwargs.items()))
         if key not in self._answers:
             self._answers[key] = method(self, *args, **kwargs)
         known: _T = self._answers[key]
         return known
 
-    return answer
+    return update_wrapper(answer, method)
+
+
+class _Rows(Mapping[str, Any]):
+    """One table of the file: rows are decoded when they are asked for, most never are."""
+
+    __slots__ = ("_decoded", "raw")
+
+    def __init__(self, raw: dict[str, str]) -> None:
+        self.raw = raw
+        self._decoded: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._decoded:
+            self._decoded[key] = json.loads(self.raw[key])
+        return self._decoded[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.raw
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.raw)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+
+def _tables(text: str) -> tuple[Mapping[str, Any], tuple[_Rows, _Rows, _Rows, _Rows]]:
+    """Splits the file into its head and its tables, without decoding a row. Raises ValueError for another layout."""
+    starts = [text.find(f'"{name}":{{\n') for name in TABLES]
+    try:
+        head = json.loads(text[: starts[0]].rstrip().removesuffix(",") + "}")
+    except ValueError as error:
+        raise ValueError("the timeline is damaged; reinstall kvlint") from error
+    if head.get("format") != FORMAT or -1 in starts:
+        raise ValueError(f"the timeline has layout {head.get('format')}, this kvlint reads {FORMAT}")
+    tables = []
+    for name, start, end in zip(TABLES, starts, (*starts[1:], len(text)), strict=True):
+        block = text[start + len(name) + 5 : end].removesuffix("\n}\n}\n").removesuffix("\n},\n")
+        pairs = [line.partition('":') for line in block.split("\n")]
+        tables.append(_Rows({key[1:]: value.removesuffix(",") for key, _, value in pairs}))
+    symbols, models, histories, values = tables
+    return head, (symbols, models, histories, values)
 
 
 class Timeline:
     """The recorded releases and what each has. Immutable; answers are remembered on the object."""
 
-    __slots__ = ("_answers", "_histories", "_models", "_numbers", "_symbols", "_values", "all", "fingerprint", "releases")
+    __slots__ = (
+        "_answers",
+        "_common",
+        "_histories",
+        "_models",
+        "_numbers",
+        "_symbols",
+        "_values",
+        "all",
+        "fingerprint",
+        "releases",
+    )
 
     releases: tuple[str, ...]
     """Version numbers, oldest first; index *i* is bit *i* of every ``ReleaseSet``."""
@@ -117,14 +186,14 @@ class Timeline:
     fingerprint: str
     """Changes with the content: for caches of results."""
 
-    def __init__(self, raw: Mapping[str, Any], fingerprint: str = "") -> None:
-        self.releases = tuple(raw["releases"])
+    def __init__(self, text: str, fingerprint: str = "") -> None:
+        """*text* is what ``timeline_build.Merged.dump`` writes. Raises ValueError for another layout."""
+        head, tables = _tables(text)
+        self.releases = tuple(head["releases"])
         self.all = ReleaseSet.span(0, len(self.releases) - 1)
         self.fingerprint = fingerprint
-        self._symbols: Mapping[str, Mapping[str, list[Any]]] = raw["symbols"]
-        self._models: Mapping[str, Mapping[str, str]] = raw["models"]
-        self._histories: Mapping[str, list[Any]] = raw["histories"]
-        self._values: Mapping[str, str] = raw["values"]
+        self._common: Mapping[str, Mapping[str, list[int]]] = head["common"]
+        self._symbols, self._models, self._histories, self._values = tables
         self._numbers = tuple(_padded(release) for release in self.releases)
         self._answers: dict[object, Any] = {}
 
@@ -166,7 +235,7 @@ class Timeline:
 
     @_remembered
     def matching(self, specifier: str) -> ReleaseSet:
-        """Releases that a PEP 440 specifier allows; a bare ``5.24`` is every patch release of it, ``5.24.0`` one release.
+        """Releases that a PEP 440 specifier allows; a bare ``5.24`` is all its patch releases, ``5.24.0`` one.
 
         Raises ValueError with a line for a person where the text is no specifier or no known release matches.
         """
@@ -188,8 +257,8 @@ class Timeline:
             chosen = ReleaseSet.of(*(index for index, fits in enumerate(fitting) if fits))
         if not chosen:
             raise ValueError(
-                f"no known transformers release matches {specifier!r} (known: {self.releases[0]} to {self.releases[-1]}; "
-                f"'kvlint api update' reads a newer one)"
+                f"no known transformers release matches {specifier!r} "
+                f"(known: {self.releases[0]} to {self.releases[-1]}; 'kvlint api update' reads a newer one)"
             )
         return chosen
 
@@ -275,7 +344,8 @@ class Timeline:
     def facts(self, qualified: str) -> Mapping[str, Dated[str]]:
         """Everything recorded of one name as is, by fact; ``timeline_build`` says how to read the values."""
         symbol = _symbol(qualified)
-        return {fact: self._fact(symbol, fact) for fact in ("", *self._symbols.get(symbol, ())) if self._fact(symbol, fact)}
+        names = ("", *self._symbols.get(symbol, ()))
+        return {fact: self._fact(symbol, fact) for fact in names if self._fact(symbol, fact)}
 
     @_remembered
     def _fact(self, symbol: str, fact: str) -> Dated[str]:
@@ -288,28 +358,26 @@ class Timeline:
         history = self._models.get(module.removeprefix("models."), {}).get(name)
         if history is not None:
             return tuple((rs, self._values[value]) for rs, value in self._dated(self._histories[history]))
-        places = self._exported_models().get(name, {}) if not module or module.startswith("models.") else {}
+        places = self._exported_from(name) if not module or module.startswith("models.") else {}
         return tuple(
-            (rs, f"import .models.{place}.{name}") for place, rs in places.items() if not module or f"models.{place}".startswith(module + ".")
+            (rs, f"import .models.{place}.{name}")
+            for place, rs in places.items()
+            if not module or f"models.{place}".startswith(f"{module}.")
         )
 
     def _itself(self, symbol: str) -> Dated[str]:
         return self._fact(symbol, "")
 
     @_remembered
-    def _exported_models(self) -> Mapping[str, Mapping[str, ReleaseSet]]:
-        """Classes of modeling files that ``transformers`` exports: name -> module below ``models`` -> releases."""
-        exported = {
-            key: _union(
-                tuple((rs, value) for rs, value in self._dated(spans) if "^" in self._values[value].partition("|")[0])
-            )
-            for key, spans in self._histories.items()
-        }
-        found: dict[str, dict[str, ReleaseSet]] = {}
-        for module, classes in self._models.items():
-            for name, history in classes.items():
-                if exported[history]:
-                    found.setdefault(name, {})[module] = exported[history]
+    def _exported_from(self, name: str) -> Mapping[str, ReleaseSet]:
+        """Modules below ``models`` whose class of this name ``transformers`` exports, with the releases."""
+        found: dict[str, ReleaseSet] = {}
+        for module, row in self._models.raw.items():
+            if f'"{name}":' in row:
+                spans = self._dated(self._histories[self._models[module][name]])
+                rs = _union(tuple(item for item in spans if "^" in self._values[item[1]].partition("|")[0]))
+                if rs:
+                    found[module] = rs
         return found
 
     def _dated(self, spans: list[Any]) -> Dated[str]:
@@ -589,34 +657,14 @@ class Timeline:
         """Releases on which every ``PreTrainedModel`` can generate."""
         return self.descends("transformers.modeling_utils.PreTrainedModel", f"transformers.{_MIXIN}")
 
-    @_remembered
     def keyword_of_kind(self, kind: str, keyword: str) -> ReleaseSet:
         """Releases on which the library's own code of this kind takes the keyword in ``forward``.
 
         *kind* is ``model``, ``layer`` or ``attention``. A keyword counts on a release where at least half of the
         classes of the kind that take a past at all take it. Raises KeyError for another kind.
         """
-        return ReleaseSet.of(
-            *(
-                index
-                for index, names in enumerate(self._keywords_by_release(kind))
-                if names and 2 * sum(keyword in item for item in names) >= len(names)
-            )
-        )
-
-    @_remembered
-    def _keywords_by_release(self, kind: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
-        taken: list[list[tuple[str, ...]]] = [[] for _ in self.releases]
-        for classes in self._models.values():
-            for history in classes.values():
-                for rs, value in self._dated(self._histories[history]):
-                    text = self._values[value]
-                    own = _part(text, "forward(") if "|" in text and text[0] in _KINDS[kind] else None
-                    names = tuple(own.rstrip(")").split(", ")) if own else ()
-                    if _PAST_KEYWORDS.intersection(names):
-                        for index in rs:
-                            taken[index].append(names)
-        return tuple(tuple(items) for items in taken)
+        spans = self._common[kind].get(keyword, [])
+        return _union(self._dated([part for pair in zip(spans[::2], spans[1::2], strict=True) for part in (*pair, "")]))
 
     # --------------------------------------------------------------------------------------------------- deprecations
 
@@ -626,22 +674,21 @@ class Timeline:
 
         Decorators that rename a keyword, and unconditional warnings that the whole goes.
         """
-        found: list[tuple[ReleaseSet, tuple[Deprecation, ...]]] = []
-        for rs, symbol in self._resolved(_symbol(qualified)):
-            for valid, value in self._itself(symbol):
-                own = _part(value, f"{member}!") if "|" in value and member else None
-                if own and rs & valid:
-                    found.append((rs & valid, _parsed_deprecations(own)))
-            if member is None:
-                found += [(rs & valid, _parsed_deprecations(value)) for valid, value in self._fact(symbol, "!") if rs & valid]
-        owners = self._member(qualified, member or "__init__")
-        for rs, (owner, _) in owners:
-            found += [
-                (rs & valid, _parsed_deprecations(value))
-                for valid, value in self._fact(owner, f"{member or '__init__'}!")
-                if rs & valid and (member is not None or owner in {name for _, name in self._resolved(_symbol(qualified))})
-            ]
-        return _regrouped(found)
+        values: list[tuple[ReleaseSet, str]] = []
+        places = self._resolved(_symbol(qualified))
+        for rs, symbol in places:
+            values += [(rs & valid, text) for valid, text in self._announced(symbol, member)]
+        for rs, (owner, _) in self._member(qualified, member or "__init__"):
+            if member is not None or any(owner == symbol for _, symbol in places):
+                values += [(rs & valid, text) for valid, text in self._fact(owner, f"{member or '__init__'}!")]
+        return _regrouped([(rs, _parsed_deprecations(text)) for rs, text in values if rs])
+
+    def _announced(self, symbol: str, member: str | None) -> Dated[str]:
+        """Announcements recorded with the symbol itself: of a function, or of a method of a modeling class."""
+        if member is None:
+            return self._fact(symbol, "!")
+        parts = ((rs, _part(value, f"{member}!")) for rs, value in self._itself(symbol) if "|" in value)
+        return tuple((rs, text) for rs, text in parts if text)
 
 
 def _symbol(qualified: str) -> str:
@@ -692,8 +739,6 @@ def _part(value: str, start: str) -> str | None:
 
 
 def _cache_names(signature: Signature) -> tuple[str, ...]:
-    from kvlint.timeline_build import CACHE_KEYWORDS
-
     marks = {"args": "*", "kwargs": "**"}
     return tuple(
         f"{marks.get(parameter.kind, '')}{parameter.name}"
@@ -756,4 +801,4 @@ def load(packaged: Path | None = None, overlay: Path | None = None) -> Timeline:
     except OSError as error:
         raise ValueError(f"the timeline {path} cannot be read: {error.strerror}; reinstall kvlint") from error
     data = timeline_overlay.merged(data, overlay if overlay is not None else timeline_overlay.folder())
-    return Timeline(json.loads(data), timeline_overlay.digest(data))
+    return Timeline(data.decode("utf-8"), timeline_overlay.digest(data))

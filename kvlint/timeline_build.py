@@ -20,8 +20,8 @@ fact of a symbol                      value
 
 A target with a leading dot lies in transformers, one without lies elsewhere. Classes of modeling files other
 than caches are reduced to one string a class: ``kind^|forward(cache keywords)|forward!renames|flags``, with the kinds
-``g`` (a model with ``generate``), ``m`` (another model), ``l`` (layer), ``a`` (attention), ``o`` (output), ``x`` (other)
-and ``^`` where the class is exported at the top level.
+``g`` (a model with ``generate``), ``m`` (another model), ``l`` (layer), ``a`` (attention), ``o`` (output) and ``x``
+(other), and ``^`` where the class is exported at the top level.
 """
 
 from __future__ import annotations
@@ -32,31 +32,23 @@ import json
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-FORMAT = 1
-"""Version of the file's layout; a file with another number is not read."""
-
-CACHE_KEYWORDS = (
-    "past_key_value",
-    "past_key_values",
-    "cache_position",
-    "layer_past",
-    "cache",
-    "cache_params",
-    "use_cache",
-    "past",
-)
-"""Keywords of ``forward`` and ``prepare_inputs_for_generation`` that are kept for modeling classes."""
+from kvlint.releases import ReleaseSet
+from kvlint.timeline import CACHE_KEYWORDS, FORMAT, TABLES
 
 _CACHE_WORD = re.compile(r"cache|past|_supports_|_skip_keys", re.IGNORECASE)
 _MODEL_FILE = re.compile(r"transformers/(models/.+/(?:modeling|generation)_[^/]*\.py|modeling_layers\.py)$")
 _OTHER_FRAMEWORK = re.compile(r"/(?:modeling|generation)_(?:tf|flax)_")
 _MODEL_METHODS = ("forward", "prepare_inputs_for_generation")
+_KINDS: Mapping[str, str] = {"model": "gm", "layer": "l", "attention": "a"}
+_PAST_KEYWORDS = frozenset({"past_key_value", "past_key_values", "cache", "cache_params", "layer_past", "past"})
+_BUILTIN_BASES = frozenset({"object", "dict", "list", "tuple", "str", "int", "Exception", "ValueError"})
 _WARNERS = frozenset({"warn", "warning", "warning_once"})
 _ANNOUNCED = re.compile(r"\bv?(\d+\.\d+(?:\.\d+)?)\b")
 _LONGEST_DEFAULT = 48
@@ -77,9 +69,13 @@ MODULES: Mapping[str, Module] = {
     "modeling_attn_mask_utils": Module(),
     "modeling_flash_attention_utils": Module(),
     "modeling_outputs": Module(members=r"cache|past", every_name=False),
-    "modeling_utils": Module(classes=r"PreTrainedModel$", members=r"cache|past|_supports_|_skip_keys", every_name=False),
+    "modeling_utils": Module(
+        classes=r"PreTrainedModel$", members=r"cache|past|_supports_|_skip_keys", every_name=False
+    ),
     "generation.utils": Module(),
-    "generation.configuration_utils": Module(classes=r"GenerationConfig$", members=r"cache|past|__init__|validate|update"),
+    "generation.configuration_utils": Module(
+        classes=r"GenerationConfig$", members=r"cache|past|__init__|validate|update"
+    ),
     "generation.candidate_generator": Module(members=r"__init__|get_candidates|cache|past"),
     "generation.continuous_batching.cache": Module(classes=r"Cache", every_name=False),
     "integrations.executorch": Module(members=r"__init__|forward|generate|export|cache"),
@@ -355,7 +351,7 @@ def _resolved(node: ast.expr, names: Mapping[str, str], module: str) -> str:
     if dotted is None:
         return "unknown"
     first, _, rest = dotted.partition(".")
-    target = names.get(first, first if first in ("object", "dict", "list", "tuple", "str", "int") else f".{module}.{first}")
+    target = names.get(first, first if first in _BUILTIN_BASES else f".{module}.{first}")
     return f"{target}.{rest}" if rest else target
 
 
@@ -433,7 +429,7 @@ def _symbols(tree: ast.Module, module: str, kept: Module) -> dict[str, dict[str,
                 found[statement.name] = _class_facts(statement, names, module, kept.members if full else None)
         elif isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) and kept.every_name:
             found[statement.name] = _function_facts(statement)
-            if statement.name == "__getattr__":
+            if statement.name == "__getattr__" and isinstance(statement, ast.FunctionDef):
                 found.update(_lazily_given(statement))
         elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and kept.every_name:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
@@ -449,7 +445,7 @@ def _value(
     if isinstance(value, ast.Name) and value.id in found:
         return f"alias .{module}.{value.id}"
     held = constants.get(name)
-    return f"value {json.dumps(held, separators=(',', ':'))}" if held and "CACHE" in name.upper() + str(held).upper() else "value"
+    return f"value {_json(held)}" if held and _CACHE_WORD.search(f"{name} {held}") else "value"
 
 
 def _lazily_given(function: ast.FunctionDef) -> dict[str, dict[str, str]]:
@@ -647,7 +643,7 @@ def _constants(tree: ast.Module) -> dict[str, list[str] | dict[str, str]]:
                 mapping = held.get(target.value.id)
                 if isinstance(mapping, dict) and isinstance(target.slice, ast.Constant) and statement.value is not None:
                     mapping[str(target.slice.value)] = (_dotted(statement.value) or "").rpartition(".")[2]
-    return {name: list(value) if isinstance(value, list) else dict(value) for name, value in held.items() if name.isupper()}
+    return {name: value for name, value in held.items() if name.isupper()}
 
 
 # ---------------------------------------------------------------------------------------------------- modeling files
@@ -811,20 +807,32 @@ class Merged:
             module: {name: history(masks) for name, masks in sorted(classes.items()) if any(masks.values())}
             for module, classes in sorted(self.models.items())
         }
-        blocks = (
-            f'"format":{FORMAT}',
-            f'"releases":{_json(self.releases)}',
-            *(
-                f'"{name}":{{\n' + ",\n".join(f"{_json(key)}:{_json(value)}" for key, value in sorted(table.items())) + "\n}"
-                for name, table in (
-                    ("symbols", {key: value for key, value in symbols.items() if value}),
-                    ("models", {key: value for key, value in models.items() if value}),
-                    ("histories", histories),
-                    ("values", values),
-                )
-            ),
-        )
+        tables: tuple[Mapping[str, object], ...] = (symbols, models, histories, values)
+        blocks = [f'"format":{FORMAT}', f'"releases":{_json(self.releases)}', f'"common":{_json(self._common())}']
+        for name, table in zip(TABLES, tables, strict=True):
+            rows = (f"{_json(key)}:{_json(row)}" for key, row in sorted(table.items()) if row)
+            blocks.append(f'"{name}":{{\n' + ",\n".join(rows) + "\n}")
         return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+    def _common(self) -> dict[str, dict[str, list[int]]]:
+        """For each kind of modeling class the spans on which half of those that take a past take a keyword."""
+        return {kind: self._common_keywords(letters) for kind, letters in _KINDS.items()}
+
+    def _common_keywords(self, letters: str) -> dict[str, list[int]]:
+        taken: list[Counter[str]] = [Counter() for _ in self.releases]
+        for classes in self.models.values():
+            for value, mask in (item for masks in classes.values() for item in masks.items()):
+                forward = re.search(r"\|forward\(([^)]*)\)", value)
+                names = set(forward[1].split(", ")) if forward and value[0] in letters else set()
+                if names & _PAST_KEYWORDS:
+                    for index in ReleaseSet(mask):
+                        taken[index].update(names | {""})
+        found: dict[str, list[int]] = {}
+        for keyword in CACHE_KEYWORDS:
+            mask = sum(1 << index for index, counts in enumerate(taken) if 2 * counts[keyword] >= counts[""] > 0)
+            spans = _spans({"": mask}, len(self.releases))
+            found[keyword] = [part for part in spans if isinstance(part, int)]
+        return found
 
     @staticmethod
     def load(text: str) -> Merged:
@@ -878,9 +886,7 @@ def _spans(masks: Masks, count: int) -> list[int | str]:
             length = (~(mask >> first) & -~(mask >> first)).bit_length() - 1
             runs.append((first, first + length - 1, value))
             first += length
-    return [
-        part for first, last, value in sorted(runs) for part in (first, -1 if last == count - 1 else last, value)
-    ]
+    return [part for first, last, value in sorted(runs) for part in (first, -1 if last == count - 1 else last, value)]
 
 
 def _masks(spans: Sequence[int | str], count: int) -> Masks:

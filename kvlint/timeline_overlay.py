@@ -7,10 +7,9 @@ packaged file: the records are merged anew, and those it knows by itself have no
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import tempfile
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +33,7 @@ def folder() -> Path:
 
 def digest(data: bytes) -> str:
     """A short name for the content of a timeline."""
-    return hashlib.blake2s(data, digest_size=16).hexdigest()
+    return f"{len(data)}-{zlib.crc32(data):08x}"
 
 
 def merged(packaged: bytes, overlay: Path) -> bytes:
@@ -98,6 +97,8 @@ def _remember(overlay: Path, packaged: bytes, merged_bytes: bytes) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

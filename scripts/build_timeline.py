@@ -50,7 +50,8 @@ def main() -> int:
         return 0 if same else 1
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(text, encoding="utf-8", newline="\n")
-    print(f"{options.output}: {len(text.encode()) / 1000:.0f} kB, {versions[0]} to {versions[-1]}, {len(versions)} releases")
+    span = f"{versions[0]} to {versions[-1]}, {len(versions)} releases"
+    print(f"{options.output}: {len(text.encode()) / 1000:.0f} kB, {span}")
     return 0
 
 
