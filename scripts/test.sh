@@ -4,7 +4,8 @@
 #   bash scripts/test.sh [arguments for pytest]
 #
 # The environment is made afresh in a temporary folder and removed again. KVLINT_VENV names a folder to keep it in:
-# with one that exists the second run starts at once. PYTHON names the interpreter (default: python3, 3.10 or newer).
+# with one that exists the second run starts sooner. PYTHON names the interpreter (default: python3); the versions in
+# constraints/ci.txt want 3.11 or newer.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

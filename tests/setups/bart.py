@@ -12,6 +12,7 @@ model = tiny(
     decoder_attention_heads=4,
     encoder_ffn_dim=48,
     decoder_ffn_dim=48,
+    init_std=0.4,
     decoder_start_token_id=2,
     forced_eos_token_id=None,
 )

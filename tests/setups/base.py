@@ -24,6 +24,7 @@ def tiny(model_class, config_class, **changes):
         "pad_token_id": 0,
         "bos_token_id": 1,
         "eos_token_id": None,
+        "initializer_range": 0.4,
     }
     torch.manual_seed(0)
     config = getattr(transformers, config_class)(**{**sizes, **changes})
