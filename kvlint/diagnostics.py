@@ -1,0 +1,244 @@
+"""Findings placed in their files: lines and columns instead of offsets, and the source lines to show.
+
+A `Finding` needs its region to be understood, a `Diagnostic` stands alone: it goes from worker to parent, into the
+result cache and into every report.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvlint.carriers.regions import Region
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.releases import ReleaseSet
+from kvlint.selection import SYNTAX_ERROR
+from kvlint.source import EditError, Source, document_edits
+from kvlint.suppression import line_starts
+
+SNIPPET_WIDTH = 240
+"""Longer source lines are not shown in full, only this many characters around the finding."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """One line of a file to show: its number as in `Diagnostic.line`, and *skipped* characters left out in front."""
+
+    number: int
+    text: str
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedEdit:
+    """Replaces a stretch of the file by *text*; lines, columns (1-based, in characters) and cell as in a Diagnostic."""
+
+    start_line: int
+    start_column: int
+    end_line: int
+    end_column: int
+    text: str
+    cell: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFix:
+    """A fix with its edits placed; empty *edits* where it cannot be written into this file."""
+
+    title: str
+    applicability: Applicability
+    edits: tuple[PlacedEdit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedOrigin:
+    """Where the value came from."""
+
+    line: int
+    column: int
+    cell: int | None
+    text: str
+    source: SourceLine
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding as the user sees it.
+
+    *path* is as shown, with ``/``. *line* and *column* are 1-based, *end_column* is the column after the last character.
+    In notebooks lines are those of the *cell* (1-based, code cells only). *releases* are the runs of releases on which
+    the use is wrong, as `Timeline.ranges` writes them.
+    """
+
+    code: str
+    name: str
+    category: Category
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    cell: int | None
+    message: str
+    help: str
+    releases: tuple[str, ...]
+    origin: PlacedOrigin | None
+    fix: PlacedFix | None
+    source: tuple[SourceLine, ...]
+
+    @property
+    def severity(self) -> str:
+        """``error``, ``warning`` or ``note``."""
+        return "error" if self.code == SYNTAX_ERROR[0] else self.category.severity
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, int, str, int, int, str]:
+        """Path, then place in the file, then code."""
+        return (
+            self.path,
+            self.cell or 0,
+            self.line,
+            self.column,
+            self.code,
+            self.end_line,
+            self.end_column,
+            self.message,
+        )
+
+    def to_row(self) -> list[Any]:
+        """As lists, strings and numbers (for the result cache); the path is left out."""
+        origin, fix = self.origin, self.fix
+        return [
+            self.code, self.name, self.category.value, self.line, self.column, self.end_line, self.end_column, self.cell,
+            self.message, self.help, self.releases,
+            origin and [origin.line, origin.column, origin.cell, origin.text, line_row(origin.source)],
+            fix and [
+                fix.title, fix.applicability.value,
+                [[e.start_line, e.start_column, e.end_line, e.end_column, e.text, e.cell] for e in fix.edits],
+            ],
+            [line_row(line) for line in self.source],
+        ]  # fmt: skip
+
+    @staticmethod
+    def from_row(path: str, row: list[Any]) -> Diagnostic:
+        """The reverse of `to_row`."""
+        code, name, category, line, column, end_line, end_column, cell, message, help, releases, origin, fix, source = (
+            row
+        )
+        return Diagnostic(
+            code, name, Category(category), path, line, column, end_line, end_column, cell, message, help,
+            tuple(releases),
+            PlacedOrigin(origin[0], origin[1], origin[2], origin[3], SourceLine(*origin[4])) if origin else None,
+            PlacedFix(fix[0], Applicability(fix[1]), tuple(PlacedEdit(*edit) for edit in fix[2])) if fix else None,
+            tuple(SourceLine(*item) for item in source),
+        )  # fmt: skip
+
+
+def line_row(line: SourceLine) -> list[Any]:
+    return [line.number, line.text, line.skipped]
+
+
+@dataclass(frozen=True, slots=True)
+class Placer:
+    """Places the findings of one region. *ranges* writes a set of releases as runs of versions."""
+
+    path: str
+    source: Source
+    region: Region
+    ranges: Callable[[ReleaseSet], tuple[str, ...]]
+    starts: Sequence[int]
+
+    @staticmethod
+    def of(path: str, source: Source, region: Region, ranges: Callable[[ReleaseSet], tuple[str, ...]]) -> Placer:
+        return Placer(path, source, region, ranges, line_starts(region.text))
+
+    def locate(self, offset: int) -> tuple[int, int, int | None]:
+        """Line, column and cell of an offset of the region's text."""
+        index = bisect_right(self.starts, offset) - 1
+        line = self.region.line(index)
+        return line.number, line.column + offset - self.starts[index] + 1, line.cell
+
+    def place(self, finding: Finding) -> Diagnostic:
+        """The finding as a diagnostic."""
+        line, column, cell = self.locate(finding.start)
+        end_line, end_column, _ = self.locate(max(finding.end, finding.start))
+        origin = None
+        if finding.origin is not None:
+            at = finding.origin.start
+            origin_line, origin_column, origin_cell = self.locate(at)
+            shown = self.show(bisect_right(self.starts, at) - 1, at)
+            origin = PlacedOrigin(origin_line, origin_column, origin_cell, finding.origin.text, shown)
+        return Diagnostic(
+            finding.code,
+            finding.name,
+            finding.category,
+            self.path,
+            line,
+            column,
+            end_line,
+            end_column,
+            cell,
+            finding.message,
+            finding.help,
+            self.ranges(finding.releases),
+            origin,
+            self.place_fix(finding.fix) if finding.fix is not None else None,
+            self.snippet(finding),
+        )
+
+    def snippet(self, finding: Finding) -> tuple[SourceLine, ...]:
+        """The finding's first line with the line before and after it, as far as they are neighbours in the file."""
+        index = bisect_right(self.starts, finding.start) - 1
+        here = self.region.line(index)
+        lines = []
+        for other in range(max(index - 1, 0), min(index + 2, len(self.starts))):
+            place = self.region.line(other)
+            if place.cell == here.cell and place.number - here.number == other - index:
+                lines.append(self.show(other, finding.start if other == index else self.starts[other]))
+        while lines and not lines[-1].text.strip() and lines[-1].number != here.number:
+            lines.pop()
+        return tuple(lines)
+
+    def show(self, index: int, offset: int) -> SourceLine:
+        """The region's line *index* (0-based), cut to the neighbourhood of *offset* where it is very long."""
+        start = self.starts[index]
+        end = self.starts[index + 1] - 1 if index + 1 < len(self.starts) else len(self.region.text)
+        place = self.region.line(index)
+        first = start
+        if end - start > SNIPPET_WIDTH:
+            first = max(start, min(offset - SNIPPET_WIDTH // 3, end - SNIPPET_WIDTH))
+            end = min(end, first + SNIPPET_WIDTH)
+        return SourceLine(place.number, self.region.text[first:end], first - start + place.column)
+
+    def place_fix(self, fix: Fix) -> PlacedFix:
+        """The fix with its edits as places of the file; in notebooks as places of their cells."""
+        if not self.region.fixable:
+            return PlacedFix(fix.title, Applicability.SHOWN, tuple(self.place_edit(edit) for edit in fix.edits))
+        if self.region.layout is None or self.region.kind == "notebook":
+            return PlacedFix(fix.title, fix.applicability, tuple(self.place_edit(edit) for edit in sorted(fix.edits)))
+        try:
+            edits = document_edits(self.region, fix.edits)
+        except EditError:
+            return PlacedFix(fix.title, Applicability.SHOWN, ())
+        return PlacedFix(fix.title, fix.applicability, tuple(self.place_in_document(edit) for edit in edits))
+
+    def place_edit(self, edit: Edit) -> PlacedEdit:
+        line, column, cell = self.locate(edit.start)
+        end_line, end_column, _ = self.locate(edit.end)
+        return PlacedEdit(line, column, end_line, end_column, edit.text, cell)
+
+    def place_in_document(self, edit: Edit) -> PlacedEdit:
+        text = self.source.text
+        return PlacedEdit(*document_place(text, edit.start), *document_place(text, edit.end), edit.text)
+
+
+def document_place(text: str, offset: int) -> tuple[int, int]:
+    """The 1-based line and column of *offset* in a text whose lines end in ``\\n``, ``\\r\\n`` or ``\\r``."""
+    line = text.count("\n", 0, offset) + 1
+    start = text.rfind("\n", 0, offset) + 1
+    if (returns := text.count("\r", 0, offset)) and returns != text.count("\r\n", 0, offset + 1):
+        line += returns - text.count("\r\n", 0, offset + 1)
+        start = max(start, text.rfind("\r", 0, offset) + 1)
+    return line, offset - start + 1

@@ -1,0 +1,373 @@
+"""A run over many files: screen, result cache, worker processes; results come back in the order of their paths.
+
+The parent reads every file once and asks the screen; what can match nothing is done then. The rest is answered from
+the result cache or linted, in worker processes where there is enough of it to pay for them.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kvlint.config import Settings
+from kvlint.discovery import FoundFile
+from kvlint.selection import UNUSED_SUPPRESSION
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing.context import BaseContext
+
+    from kvlint.cache import Cache
+    from kvlint.findings import Applicability
+    from kvlint.lint import Job, Result
+    from kvlint.releases import ReleaseSet
+    from kvlint.targets import Target
+
+PARALLEL_BYTES = 300_000
+"""Worker processes are started for more than this many bytes of files that the screen let pass."""
+COLLECT_BYTES = 4_000_000
+"""The garbage collector is off while files are linted and runs once after every so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run does, beyond the settings of its files.
+
+    *allowed* are the fixes to apply (none: lint only). *cache_folder* "" is the platform's; *environment* is where
+    ``--target installed`` looks.
+    """
+
+    cwd: str
+    allowed: frozenset[Applicability] = frozenset()
+    use_cache: bool = True
+    cache_folder: str = ""
+    use_suppressions: bool = True
+    with_fixes: bool = True
+    jobs: int = 0
+    environment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of a run: a result for every file that had anything to say, by path, and how many were looked at."""
+
+    results: tuple[Result, ...]
+    files: int
+    notices: tuple[str, ...] = ()
+    targets: tuple[Target, ...] = ()
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A file that the screen let pass."""
+
+    file: FoundFile
+    codes: frozenset[str]
+    triggered: frozenset[str]
+    data: bytes | None
+    size: int
+    digest: str
+
+
+@dataclass(slots=True)
+class Targets:
+    """The target ranges of a run, each worked out once."""
+
+    options: Options
+    known: dict[tuple[str, str | None], Target] = field(default_factory=dict)
+
+    def of(self, settings: Settings, folder: str) -> Target:
+        """The target of the files in *folder*. Raises UsageProblem where the settings ask for none that is known."""
+        from kvlint.lint import the_timeline
+        from kvlint.targets import resolve
+
+        root = project_root(folder)
+        key = (settings.target, root if settings.target.strip().lower() in ("", "installed", "project") else None)
+        if key not in self.known:
+            self.known[key] = resolve(settings.target, the_timeline(), root, self.options.environment)
+        return self.known[key]
+
+
+@cache
+def project_root(folder: str) -> str | None:
+    """The root of the project that *folder* lies in."""
+    from kvlint.analysis.project import ROOT_MARKERS
+
+    if any(os.path.exists(os.path.join(folder, marker)) for marker in ROOT_MARKERS):
+        return folder
+    parent = os.path.dirname(folder)
+    return None if parent == folder else project_root(parent)
+
+
+def shown_path(path: str, cwd: str) -> str:
+    """*path* as reports name it: relative to *cwd* when below it, always with ``/``."""
+    prefix = cwd if cwd.endswith(os.sep) else cwd + os.sep
+    return (path[len(prefix) :] if path.startswith(prefix) else path).replace(os.sep, "/")
+
+
+def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None) -> Run:
+    """Lints *files*; with *stdin* the one file's bytes are those. Raises UsageProblem for a target that means nothing."""
+    results: list[Result] = []
+    candidates: list[Candidate] = []
+    for file in files:
+        outcome = screen(file, options, stdin)
+        if isinstance(outcome, Candidate):
+            candidates.append(outcome)
+        elif outcome is not None:
+            results.append(outcome)
+    notices: tuple[str, ...] = ()
+    targets = Targets(options)
+    if candidates:
+        jobs, sizes, digests = [], [], []
+        for candidate in candidates:
+            folder = os.path.dirname(candidate.file.path)
+            jobs.append(make_job(candidate, options, targets.of(candidate.file.settings, folder).releases))
+            sizes.append(candidate.size)
+            digests.append(candidate.digest)
+        results += lint_all(jobs, sizes, digests, options)
+        notices = tuple(target.note for target in targets.known.values() if target.note)[:1]
+    results.sort(key=lambda result: result.shown)
+    return Run(tuple(results), len(files), notices, tuple(targets.known.values()))
+
+
+def screen(file: FoundFile, options: Options, stdin: bytes | None) -> Candidate | Result | None:
+    """None for a file that can have no finding, a result for one that cannot be read."""
+    from kvlint.screen import candidates
+
+    codes, asked = file.settings.codes_for(file.path)
+    codes = in_use(codes, asked)
+    data = stdin
+    if data is None:
+        try:
+            with open(file.path, "rb", buffering=0) as handle:
+                data = handle.read()
+        except OSError as problem:
+            from kvlint.lint import Job, unreadable
+            from kvlint.releases import NO_RELEASE
+
+            job = Job(file.path, shown_path(file.path, options.cwd), codes, frozenset(), NO_RELEASE)
+            return unreadable(job, f"cannot be read: {(problem.strerror or str(problem)).lower()}")
+    triggered = candidates(data, codes)
+    if not triggered and not (options.use_suppressions and may_hold_a_needless_comment(data, codes)):
+        return None
+    from kvlint.lint import digest
+
+    return Candidate(file, codes, triggered, data if stdin is not None else None, len(data), digest(data))
+
+
+def may_hold_a_needless_comment(data: bytes, codes: frozenset[str]) -> bool:
+    """True where a file that triggers no rule may still hold an ignore comment to complain about."""
+    if UNUSED_SUPPRESSION[0] not in codes or not (b"kvlint" in data or b"noqa" in data):
+        return False
+    from kvlint.suppression import could_be_unused
+
+    return could_be_unused(data)
+
+
+@cache
+def off_by_default() -> frozenset[str]:
+    """The rules that run only when they are selected by name, prefix or ``ALL``."""
+    from kvlint.checks import all_checks
+
+    return frozenset(check.code for check in all_checks() if not check.default)
+
+
+def in_use(codes: frozenset[str], asked: frozenset[str]) -> frozenset[str]:
+    """*codes* without the rules that are off unless asked for."""
+    return codes - (off_by_default() - asked)
+
+
+def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
+    from kvlint.lint import FixRequest, Job
+
+    settings = candidate.file.settings
+    return Job(
+        path=candidate.file.path,
+        shown=shown_path(candidate.file.path, options.cwd),
+        codes=candidate.codes,
+        triggered=candidate.triggered,
+        target=target,
+        fix=FixRequest(options.allowed, settings.fixable_codes()) if options.allowed else None,
+        fix_docstrings=settings.fix_docstrings,
+        use_suppressions=options.use_suppressions,
+        with_fixes=options.with_fixes,
+        data=candidate.data,
+    )
+
+
+def lint_all(jobs: Sequence[Job], sizes: Sequence[int], digests: Sequence[str], options: Options) -> list[Result]:
+    """The results of all *jobs*, from the cache or by linting."""
+    results: list[Result] = []
+    waiting: list[int] = []
+    stores: dict[str, Cache] = {}
+    for index, job in enumerate(jobs):
+        store = cache_of(job, options, stores)
+        hit = store.get(job, digests[index]) if store is not None else None
+        if hit is not None and not needs_fixing(job, hit):
+            results.append(hit)
+        else:
+            waiting.append(index)
+    for index, result in execute(jobs, waiting, sizes, options.jobs):
+        results.append(result)
+        store = cache_of(jobs[index], options, stores)
+        if store is not None:
+            store.put(jobs[index], result)
+    for store in stores.values():
+        store.save()
+    return results
+
+
+def cache_of(job: Job, options: Options, stores: dict[str, Cache]) -> Cache | None:
+    """The cache of the job's project; none for what was read from standard input."""
+    if not options.use_cache or job.data is not None:
+        return None
+    from kvlint.cache import Cache
+    from kvlint.lint import the_timeline
+
+    folder = os.path.dirname(job.path)
+    project = project_root(folder) or folder
+    if project not in stores:
+        stores[project] = Cache.open(options.cache_folder, project, the_timeline().fingerprint)
+    return stores[project]
+
+
+def needs_fixing(job: Job, result: Result) -> bool:
+    """True where a stored result holds something that the job is to fix."""
+    return job.fix is not None and any(
+        item.fix is not None and item.fix.applicability in job.fix.allowed and item.code in job.fix.fixable
+        for item in result.diagnostics
+    )
+
+
+def execute(
+    jobs: Sequence[Job], waiting: Sequence[int], sizes: Sequence[int], workers: int
+) -> Iterator[tuple[int, Result]]:
+    """Lints the *waiting* jobs, the big files first; in this process where there is little to do."""
+    order = sorted(waiting, key=lambda index: -sizes[index])
+    total = sum(sizes[index] for index in order)
+    workers = min(workers or usable_cores(), len(order))
+    if workers > 1 and total > PARALLEL_BYTES:
+        yield from execute_in_pool(jobs, order, workers)
+        return
+    lint_one = quiet_linter()
+    for index in order:
+        yield index, lint_one(jobs[index])
+
+
+def quiet_linter() -> Callable[[Job], Result]:
+    """`kvlint.lint.lint` with the garbage collector off while it works."""
+    from kvlint.lint import lint
+
+    since_collection = 0
+
+    def lint_one(job: Job) -> Result:
+        nonlocal since_collection
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return lint(job)
+        finally:
+            since_collection += len(job.data) if job.data is not None else file_size(job.path)
+            if since_collection > COLLECT_BYTES:
+                since_collection = 0
+                gc.collect()
+            if was_enabled:
+                gc.enable()
+
+    return lint_one
+
+
+def file_size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def execute_in_pool(jobs: Sequence[Job], order: Sequence[int], workers: int) -> Iterator[tuple[int, Result]]:
+    """Lints in worker processes. A job whose worker dies is tried once more in a process of its own."""
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    context = worker_context()
+    if context.get_start_method() == "fork":
+        import_everything()
+        gc.freeze()
+    lost: list[int] = []
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker)
+    try:
+        pending = {pool.submit(work, jobs[index]): index for index in order}
+        for future in as_completed(pending):
+            try:
+                yield pending[future], future.result()
+            except BrokenProcessPool:
+                lost.append(pending[future])
+        for index in lost:
+            yield index, alone(jobs[index], context)
+    finally:
+        stop(pool)
+        gc.unfreeze()
+
+
+def stop(pool: ProcessPoolExecutor) -> None:
+    pool.shutdown(wait=True, cancel_futures=True)
+
+
+def alone(job: Job, context: BaseContext) -> Result:
+    """Lints one file in a process that may die of it."""
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    from kvlint.lint import Result
+
+    with ProcessPoolExecutor(1, mp_context=context, initializer=start_worker) as pool:
+        try:
+            return pool.submit(work, job).result()
+        except BrokenProcessPool:
+            message = f"internal error on {job.shown}: the process that linted it died (out of memory?)"
+            return Result(job.shown, job.path, (), faults=(message,))
+
+
+def worker_context() -> BaseContext:
+    """Forked workers have everything imported already; where there is no fork they start anew."""
+    import multiprocessing
+
+    return multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
+
+
+def import_everything() -> None:
+    """Imports, before the fork, what every worker needs, and loads the timeline."""
+    import kvlint.lint
+    from kvlint import analysis, checks
+
+    checks.all_checks()
+    kvlint.lint.the_timeline()
+    assert analysis is not None
+
+
+def start_worker() -> None:
+    """Workers leave the interrupt key to their parent."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()
+
+
+@cache
+def worker_linter() -> Callable[[Job], Result]:
+    return quiet_linter()
+
+
+def work(job: Job) -> Result:
+    """Lints one file in a worker."""
+    return worker_linter()(job)
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -1,0 +1,411 @@
+"""One file through all of it: bytes -> regions -> facts -> findings -> what comments leave -> fixes, to a fixpoint.
+
+Nothing here writes; nothing that a file holds, and no fault of a check, stops a run.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvlint import suppression
+from kvlint.diagnostics import Diagnostic, Placer
+from kvlint.errors import UsageProblem
+from kvlint.findings import Applicability, Category, Finding
+from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
+from kvlint.releases import ReleaseSet
+from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION
+from kvlint.source import EditError, Region, Source, SourceError, apply_region_edits
+from kvlint.source import parse as parse_source
+
+if TYPE_CHECKING:
+    from kvlint.analysis.project import Project
+    from kvlint.timeline import Timeline
+
+SIZE_LIMIT = 10_000_000
+"""Bytes of the largest file that is parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixRequest:
+    """Which fixes a run applies: by applicability and by rule."""
+
+    allowed: frozenset[Applicability]
+    fixable: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One file to lint. *path* is absolute, *shown* is what reports call it; *data* replaces the file's bytes.
+
+    *codes* are the rules in use, *triggered* those of them that could fire on these bytes.
+    """
+
+    path: str
+    shown: str
+    codes: frozenset[str]
+    triggered: frozenset[str]
+    target: ReleaseSet
+    fix: FixRequest | None = None
+    fix_docstrings: bool = False
+    use_suppressions: bool = True
+    with_fixes: bool = True
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one file.
+
+    *original* and *fixed* are the bytes before and after, *fixed* None where nothing was changed; *applied* counts the
+    findings resolved by fixes, by code. *notices* are remarks, *faults* internal errors: both are one line each.
+    *digest* is that of the bytes that were linted, *dependencies* the other files that decided something.
+    """
+
+    shown: str
+    path: str
+    diagnostics: tuple[Diagnostic, ...]
+    original: bytes = b""
+    fixed: bytes | None = None
+    applied: tuple[tuple[str, int], ...] = ()
+    notices: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    digest: str = ""
+    dependencies: tuple[str, ...] = ()
+
+
+def digest(data: bytes) -> str:
+    """The name of some content."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class RegionLook:
+    """The findings of one region that are left, and those that a comment silences."""
+
+    region: Region
+    kept: tuple[Finding, ...]
+    silenced: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one reading of a file's bytes showed."""
+
+    source: Source
+    regions: tuple[RegionLook, ...]
+    faults: tuple[str, ...]
+    dependencies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the checks found in a region; not *complete* where something kept them from looking at all of it."""
+
+    findings: Sequence[Finding] = ()
+    faults: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The outcome of the rounds of fixing."""
+
+    data: bytes
+    look: Look
+    applied: dict[str, int]
+    notices: tuple[str, ...]
+
+
+def lint(job: Job) -> Result:
+    """Lints, and with ``job.fix`` rewrites, one file. Raises nothing on what it holds."""
+    data = job.data
+    if data is None:
+        try:
+            data = Path(job.path).read_bytes()
+        except OSError as problem:
+            return unreadable(job, f"cannot be read: {(problem.strerror or str(problem)).lower()}")
+    if len(data) > SIZE_LIMIT:
+        size = f"{len(data) / 1e6:.1f} MB is over the limit of {SIZE_LIMIT // 1_000_000} MB for a file"
+        return Result(job.shown, job.path, (), notices=(f"{job.shown}: not checked: {size}",), digest=digest(data))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return lint_bytes(job, data)
+        except (RecursionError, MemoryError) as problem:
+            return unreadable(job, too_much(problem), data)
+
+
+def lint_bytes(job: Job, data: bytes) -> Result:
+    timeline = the_timeline()
+    look = look_at(job, data, timeline)
+    rewrite = Rewrite(data, look, {}, ())
+    if job.fix is not None and not look.faults:
+        rewrite = rewrite_file(job, job.fix, data, look, timeline)
+        look = rewrite.look
+    return Result(
+        job.shown,
+        job.path,
+        tuple(sorted(place_all(job, look, timeline), key=lambda item: item.sort_key)),
+        original=data if rewrite.data != data else b"",
+        fixed=rewrite.data if rewrite.data != data else None,
+        applied=tuple(sorted(rewrite.applied.items())),
+        notices=rewrite.notices,
+        faults=look.faults,
+        digest=digest(data),
+        dependencies=look.dependencies,
+    )
+
+
+def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
+    """Reads *data* as the job's file and collects the findings of its regions."""
+    path = Path(job.path)
+    source = parse_source(path, data, fix_docstrings=job.fix_docstrings)
+    listen = job.use_suppressions and suppression.mentions(data)
+    file_wide = [suppression.file_wide_comments(region.text) if listen else () for region in source.regions]
+    regions: list[RegionLook] = []
+    faults: list[str] = []
+    dependencies: set[str] = set()
+    for index, region in enumerate(source.regions):
+        found = find(job, path, region, timeline) if job.triggered else Found()
+        faults += found.faults
+        dependencies.update(found.dependencies)
+        kept: tuple[Finding, ...] = tuple(found.findings)
+        silenced: tuple[Finding, ...] = ()
+        if listen:
+            others = [comment for other, comments in enumerate(file_wide) if other != index for comment in comments]
+            judged = job.codes if found.complete else job.codes - {UNUSED_SUPPRESSION[0]}
+            outcome = suppression.apply(region.text, kept, judged, others)
+            kept, silenced = outcome.kept, outcome.silenced
+        regions.append(RegionLook(region, kept, silenced))
+    return Look(source, tuple(regions), tuple(faults), tuple(sorted(dependencies)))
+
+
+def find(job: Job, path: Path, region: Region, timeline: Timeline) -> Found:
+    """The findings of one region."""
+    from kvlint import checks
+    from kvlint.analysis import analyse
+
+    try:
+        facts = analyse(region, path, job.target, project_of(path.parent), timeline)
+    except (SyntaxError, RecursionError) as problem:
+        finding = (
+            syntax_finding(region, problem)
+            if isinstance(problem, SyntaxError)
+            else finding_of_kv000(0, 0, too_much(problem))
+        )
+        return Found((finding,) if SYNTAX_ERROR[0] in job.codes else (), complete=False)
+    except Exception as problem:
+        return Found((), (fault("the analysis", job.shown, problem),), complete=False)
+    dependencies = tuple(str(dependency) for dependency in facts.dependencies)
+    try:
+        return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
+    except Exception:
+        findings: list[Finding] = []
+        faults: list[str] = []
+        for code in sorted(job.triggered):
+            try:
+                findings += checks.findings(facts, frozenset({code}), job.with_fixes)
+            except Exception as problem:
+                faults.append(fault(code, job.shown, problem))
+        return Found(findings, tuple(faults), dependencies, complete=False)
+
+
+@cache
+def the_timeline() -> Timeline:
+    """The timeline, read once in each process. Raises UsageProblem where it is missing or damaged."""
+    from kvlint.timeline import load
+
+    try:
+        return load()
+    except ValueError as problem:
+        raise UsageProblem(str(problem)) from None
+
+
+@lru_cache(maxsize=64)
+def root_of(folder: Path) -> Path | None:
+    """The root of the project that holds the files of *folder*."""
+    from kvlint.analysis.project import find_root
+
+    return find_root(folder / "file")
+
+
+@lru_cache(maxsize=1)
+def project_at(root: Path | None) -> Project:
+    """The project at *root*; kept from one file to the next, so that a shared module is parsed once."""
+    from kvlint.analysis.project import Project
+
+    return Project(root)
+
+
+def project_of(folder: Path) -> Project:
+    """The project that holds the files of *folder*."""
+    return project_at(root_of(folder))
+
+
+def rewrite_file(job: Job, fix: FixRequest, data: bytes, look: Look, timeline: Timeline) -> Rewrite:
+    """Applies fixes, round after round, until no further one can be applied."""
+    seen = {digest(data)}
+    applied: dict[str, int] = {}
+    notices: list[str] = []
+    fixable = fix.fixable
+    for _ in range(MAX_ROUNDS):
+        offered = [
+            (item.region, choose(item.kept, item.silenced, fix.allowed, fixable) if item.region.fixable else ())
+            for item in look.regions
+        ]
+        if not any(units for _, units in offered):
+            break
+        new, done, refused = one_round(look.source, offered)
+        if refused:
+            fixable -= {finding.code for unit in refused for finding in unit.findings}
+            notices.append(f"{job.shown}: discarded a fix of {rules_of(refused)}: the result could not be read back")
+        if new == data:
+            continue
+        if digest(new) in seen:
+            notices.append(f"{job.shown}: the fixes of {rules_of(done)} undo each other; stopped")
+            break
+        seen.add(digest(new))
+        for unit in done:
+            for finding in unit.findings:
+                applied[finding.code] = applied.get(finding.code, 0) + 1
+        data = new
+        look = look_at(job, data, timeline)
+        if look.faults:
+            break
+    else:
+        notices.append(f"{job.shown}: still changing after {MAX_ROUNDS} rounds of fixes; run again")
+    return Rewrite(data, look, applied, tuple(notices))
+
+
+def one_round(source: Source, offered: Sequence[tuple[Region, Sequence[Unit]]]) -> tuple[bytes, list[Unit], list[Unit]]:
+    """The new bytes, the units that were applied and those that were refused because they would break the file.
+
+    All are tried together; only where that fails are they tried one by one.
+    """
+    everything = [unit for _, units in offered for unit in units]
+    new = try_round(source, offered)
+    if new is not None:
+        return new, everything, []
+    accepted: list[list[Unit]] = [[] for _ in offered]
+    refused: list[Unit] = []
+    new = source.raw
+    for index, (_, units) in enumerate(offered):
+        for unit in units:
+            accepted[index].append(unit)
+            candidate = try_round(
+                source, [(region, chosen) for (region, _), chosen in zip(offered, accepted, strict=True)]
+            )
+            if candidate is None:
+                refused.append(accepted[index].pop())
+            else:
+                new = candidate
+    return new, [unit for units in accepted for unit in units], refused
+
+
+def try_round(source: Source, chosen: Sequence[tuple[Region, Sequence[Unit]]]) -> bytes | None:
+    """The bytes with these units applied, or None where they cannot be written or no longer parse."""
+    changes = [(region, merged_edits(units)) for region, units in chosen if units]
+    try:
+        new = apply_region_edits(source, changes)
+    except EditError:
+        return None
+    again = parse_source(source.path, new, docstrings=source.docstrings, fix_docstrings=source.fix_docstrings)
+    if len(again.errors) > len(source.errors):
+        return None
+    return new if all(parses(region) for region in again.regions if region.kind != "docstring") else None
+
+
+def parses(region: Region) -> bool:
+    """True where the text of the region is what it claims to be: Python, or JSON."""
+    try:
+        if region.kind == "generation-config":
+            import json
+
+            json.loads(region.text)
+        else:
+            ast.parse(region.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def rules_of(units: Iterable[Unit]) -> str:
+    return ", ".join(sorted({finding.code for unit in units for finding in unit.findings}))
+
+
+def place_all(job: Job, look: Look, timeline: Timeline) -> list[Diagnostic]:
+    """Everything that a look at a file found, placed."""
+    placed = []
+    if SYNTAX_ERROR[0] in job.codes:
+        placed += [source_error(job.shown, problem) for problem in look.source.errors]
+    for item in look.regions:
+        if item.kept:
+            placer = Placer.of(job.shown, look.source, item.region, timeline.ranges)
+            placed += [placer.place(finding) for finding in item.kept]
+    return placed
+
+
+def syntax_finding(region: Region, problem: SyntaxError) -> Finding:
+    """KV000 at the place where the parser stopped."""
+    starts = suppression.line_starts(region.text)
+    row = min(max(problem.lineno or 1, 1), len(starts))
+    line_end = starts[row] - 1 if row < len(starts) else len(region.text)
+    start = min(starts[row - 1] + max((problem.offset or 1) - 1, 0), line_end)
+    return finding_of_kv000(start, min(start + 1, line_end), f"cannot be parsed: {describe_syntax_error(problem)}")
+
+
+def describe_syntax_error(problem: SyntaxError) -> str:
+    """The parser's words, with a hint where they show Python 2."""
+    words = problem.msg or "invalid syntax"
+    old = (
+        "Missing parentheses in call to 'print'",
+        "Missing parentheses in call to 'exec'",
+        "multiple exception types must",
+    )
+    if words.startswith(old) or "leading zeros in decimal integer" in words:
+        return f"{words.split('. Did')[0]} (this is Python 2)"
+    return words
+
+
+def finding_of_kv000(start: int, end: int, message: str) -> Finding:
+    code, name = SYNTAX_ERROR
+    return Finding(code, name, Category.META, start, end, message)
+
+
+def source_error(shown: str, problem: SourceError) -> Diagnostic:
+    """KV000 for a file, or a part of one, that could not be turned into text."""
+    line, column = problem.line or 1, problem.column or 1
+    code, name = SYNTAX_ERROR
+    return Diagnostic(
+        code, name, Category.META, shown, line, column, line, column, None, problem.message, "", (), None, None, ()
+    )
+
+
+def unreadable(job: Job, message: str, data: bytes = b"") -> Result:
+    """The result of a file of which nothing could be checked."""
+    found = (source_error(job.shown, SourceError(message)),) if SYNTAX_ERROR[0] in job.codes else ()
+    return Result(job.shown, job.path, found, digest=digest(data) if data else "")
+
+
+def too_much(problem: BaseException) -> str:
+    if isinstance(problem, RecursionError):
+        return "not checked: nested more deeply than the recursion limit of Python allows"
+    return "not checked: needs more memory than there is"
+
+
+def fault(what: str, shown: str, problem: Exception) -> str:
+    """One line on an internal error: in which check, on which file, where."""
+    place = problem.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f" ({Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno})" if place is not None else ""
+    words = " ".join(str(problem).split())[:200]
+    return f"internal error in {what} on {shown}: {type(problem).__name__}: {words}{where}; please report it"

@@ -1,0 +1,103 @@
+"""Pieces of the formats that people read: places, colours, the summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from kvlint.diagnostics import Diagnostic
+from kvlint.findings import Applicability, Category
+from kvlint.report._view import View
+
+WORDS = {
+    Category.SILENT: "silent",
+    Category.BREAKS: "breaking",
+    Category.WASTEFUL: "wasteful",
+    Category.DEPRECATED: "deprecated",
+    Category.UNDECIDED: "undecided",
+    Category.META: "other",
+}
+"""How the summary names the categories, in its order: what runs and is wrong comes first."""
+
+COLORS = {"bold": "1", "red": "1;31", "yellow": "1;33", "blue": "1;34", "cyan": "36", "green": "1;32", "dim": "2"}
+SEVERITY_COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
+
+
+def paint(text: str, color: str, enabled: bool) -> str:
+    """*text* in a colour where colours are *enabled*."""
+    return f"\x1b[{COLORS[color]}m{text}\x1b[0m" if enabled and text else text
+
+
+def place(item: Diagnostic, color: bool = False) -> str:
+    """``path:line:column``, in notebooks ``path:cell 3:line:column``."""
+    cell = f"cell {item.cell}:" if item.cell is not None else ""
+    return f"{paint(item.path, 'bold', color)}:{cell}{item.line}:{item.column}"
+
+
+def heading(item: Diagnostic, view: View) -> str:
+    """Code, name, the marks of the finding, and what it says."""
+    marks = " [*]" if view.is_fixable(item) else ""
+    kind = f" ({item.category.value})" if item.category not in (Category.BREAKS, Category.META) else ""
+    code = paint(item.code, SEVERITY_COLORS[item.severity], view.color)
+    return f"{code} {item.name}{paint(marks, 'cyan', view.color)}{kind}: {item.message}"
+
+
+def count(number: int, noun: str) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def by_category(found: Iterable[Diagnostic]) -> str:
+    """``5 silent, 7 breaking``."""
+    numbers = Counter(item.category for item in found)
+    return ", ".join(f"{numbers[category]:,} {word}" for category, word in WORDS.items() if numbers[category])
+
+
+def summary(view: View) -> str:
+    """The last lines of a report: what was found, what can be fixed, what is not shown."""
+    if view.quiet:
+        return ""
+    lines = [verdict(view)]
+    hidden = dict(view.hidden)
+    if number := hidden.get(Category.DEPRECATED):
+        lines.append(f"{count(number, 'deprecated use')} not shown (--show deprecated)")
+    if number := hidden.get(Category.UNDECIDED):
+        lines.append(f"{count(number, 'place')} undecided ({', '.join(view.hidden_codes)}): --show undecided")
+    return "\n".join(lines) + "\n"
+
+
+def verdict(view: View) -> str:
+    fixed = sum(number for _, number in view.applied)
+    done = f"Fixed {count(fixed, 'finding')} in {count(view.changed, 'file')}" if fixed else ""
+    if not view.found:
+        if done:
+            return f"{done}; nothing left."
+        if not view.files:
+            return paint("No files to lint.", "yellow", view.color)
+        return paint(f"Nothing found in {count(view.files, 'file')}.", "green", view.color)
+    paths = len({item.path for item in view.found})
+    text = f"{count(len(view.found), 'finding')} ({by_category(view.found)}) in {count(paths, 'file')}"
+    text = f"{done}; {text} left" if done else f"Found {text}"
+    safe = sum(view.is_fixable(item, {Applicability.SAFE}) for item in view.found)
+    unsafe = sum(view.is_fixable(item, {Applicability.UNSAFE}) for item in view.found)
+    offers = []
+    if view.fixing:
+        safe = 0
+        unsafe = 0 if Applicability.UNSAFE in view.allowed else unsafe
+    if safe:
+        offers.append(f"{safe:,} fixable with --fix")
+    if unsafe:
+        offers.append(f"{unsafe:,} {'more' if safe else 'fixable'} with --unsafe-fixes")
+    return f"{text}{'; ' if offers else ''}{', '.join(offers)}."
+
+
+def statistics(view: View) -> str:
+    """How often each rule was found, most first: count, code, fixable, name, and the first release that is affected."""
+    numbers = Counter((item.code, item.name) for item in view.found)
+    fixable = Counter((item.code, item.name) for item in view.found if view.is_fixable(item))
+    width = len(str(max(numbers.values(), default=0)))
+    lines = []
+    for (code, name), number in sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])):
+        mark = "[*]" if fixable[code, name] == number else "[-]" if fixable[code, name] else "[ ]"
+        lines.append(f"{number:>{width}}  {code}  {mark} {name}")
+    return "".join(f"{line}\n" for line in lines)

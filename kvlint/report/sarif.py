@@ -1,0 +1,94 @@
+"""SARIF 2.1.0, for code scanning: results with their fixes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from kvlint import __version__
+from kvlint.diagnostics import Diagnostic, PlacedFix
+from kvlint.report._view import View
+from kvlint.report.json import full_message
+from kvlint.rulebook import page_url
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def render(view: View) -> str:
+    """The log of one run."""
+    rules = sorted({(item.code, item.name) for item in view.found})
+    index = {code: number for number, (code, _) in enumerate(rules)}
+    driver = {
+        "name": "kvlint",
+        "version": __version__,
+        "informationUri": "https://github.com/kvlint/kvlint",
+        "rules": [
+            {
+                "id": code,
+                "name": "".join(word.capitalize() for word in name.split("-")),
+                "shortDescription": {"text": name.replace("-", " ")},
+                "helpUri": page_url(code, name),
+            }
+            for code, name in rules
+        ],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [result(item, index[item.code]) for item in view.found],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+
+
+def result(item: Diagnostic, rule_index: int) -> dict[str, Any]:
+    """One finding."""
+    cell = f"cell {item.cell}: " if item.cell is not None else ""
+    found: dict[str, Any] = {
+        "ruleId": item.code,
+        "ruleIndex": rule_index,
+        "level": item.severity,
+        "message": {"text": cell + full_message(item)},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": artifact(item),
+                    "region": region(item.line, item.column, item.end_line, item.end_column),
+                }
+            }
+        ],
+        "properties": {"category": item.category.value, "releases": list(item.releases)},
+    }
+    if item.origin is not None:
+        place = {
+            "artifactLocation": artifact(item),
+            "region": {"startLine": item.origin.line, "startColumn": item.origin.column},
+        }
+        found["relatedLocations"] = [{"id": 0, "message": {"text": item.origin.text}, "physicalLocation": place}]
+    if item.fix is not None and item.fix.edits and item.cell is None:
+        found["fixes"] = [fix(item, item.fix)]
+    return found
+
+
+def fix(item: Diagnostic, placed: PlacedFix) -> dict[str, Any]:
+    """A fix as replacements of regions of the file."""
+    replacements = [
+        {
+            "deletedRegion": region(edit.start_line, edit.start_column, edit.end_line, edit.end_column),
+            "insertedContent": {"text": edit.text},
+        }
+        for edit in placed.edits
+    ]
+    return {
+        "description": {"text": f"{placed.title} ({placed.applicability.value})"},
+        "artifactChanges": [{"artifactLocation": artifact(item), "replacements": replacements}],
+    }
+
+
+def artifact(item: Diagnostic) -> dict[str, str]:
+    path = quote(item.path)
+    return {"uri": f"file://{path}" if path.startswith("/") else path}
+
+
+def region(line: int, column: int, end_line: int, end_column: int) -> dict[str, int]:
+    return {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
