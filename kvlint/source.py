@@ -17,6 +17,7 @@ from pathlib import Path
 
 from kvlint.carriers import carrier_for
 from kvlint.carriers.regions import (
+    EXAMPLE_MARKS,
     EditError,
     Extraction,
     Layout,
@@ -51,7 +52,6 @@ __all__ = [
 
 _COOKIE = re.compile(rb"coding[:=]")
 _SHEBANG = re.compile(rb"#!.*(?:\b(?:python|pypy)[0-9.]*w?(?:\.exe)?(?:\s|$)|\buv\b.*\brun\b|\bipython\b)")
-_EXAMPLES = re.compile(r"^[ \t]*(?:>>> |```|~~~|\.\. (?:code|sourcecode|ipython|testcode))", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def parse(path: Path, raw: bytes, *, docstrings: bool = True, fix_docstrings: bo
         found = extract(path, text)
     else:
         found = _module(text)
-        if docstrings and _EXAMPLES.search(text):
+        if docstrings and any(mark in text for mark in EXAMPLE_MARKS):
             from kvlint.carriers.docstring import extract_docstrings
 
             examples = extract_docstrings(text, fixable=fix_docstrings)
@@ -187,6 +187,10 @@ def apply_region_edits(source: Source, changes: Sequence[tuple[Region, Sequence[
     raw = codecs.BOM_UTF8 + body if source.bom else body
     if any(region.kind != "module" for region, _ in changes):
         _verify(source, changes, raw)
+    elif "\r" in source.text:
+        every = [edit for _, region_edits in changes for edit in region_edits]
+        if _module(text).regions[0].text != edited(changes[0][0].text, every):
+            raise EditError("the edit would join two halves of different newlines")
     return raw
 
 

@@ -10,10 +10,9 @@ from kvlint.carriers.directives import directive_blocks
 from kvlint.carriers.fences import fence_blocks
 from kvlint.carriers.lines import Block, BlockLine, HostLine, host_lines, region_of
 from kvlint.carriers.parsing import parsed
-from kvlint.carriers.regions import NEWLINE, Extraction, Line, Region, Skipped
+from kvlint.carriers.regions import EXAMPLE_MARKS, NEWLINE, Extraction, Line, Region, Skipped
 
 _LITERAL = re.compile(r"(?P<prefix>[rRuU]?)(?P<quotes>\"\"\"|'''|\"|')")
-_MARKS = (">>> ", "```", "~~~", ".. code", ".. sourcecode", ".. ipython", ".. testcode")
 
 
 def extract_docstrings(document: str, *, fixable: bool) -> Extraction:
@@ -30,7 +29,7 @@ def extract_docstrings(document: str, *, fixable: bool) -> Extraction:
     skipped: list[Skipped] = []
     for node in _docstrings(tree):
         value = node.value
-        if not isinstance(value, str) or not any(mark in value for mark in _MARKS):
+        if not isinstance(value, str) or not any(mark in value for mark in EXAMPLE_MARKS):
             continue
         begin = _offset(document, starts, node.lineno, node.col_offset)
         end = _offset(document, starts, node.end_lineno or node.lineno, node.end_col_offset or 0)

@@ -16,6 +16,8 @@ from typing import Protocol
 
 from kvlint.findings import Edit
 
+# Without one of these a docstring holds no example.
+EXAMPLE_MARKS = (">>> ", "```", "~~~", ".. code", ".. sourcecode", ".. ipython", ".. testcode", ".. jupyter-execute")
 NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
