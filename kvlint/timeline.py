@@ -194,16 +194,16 @@ class Timeline:
         self.fingerprint = fingerprint
         self._common: Mapping[str, Mapping[str, list[int]]] = head["common"]
         self._symbols, self._models, self._histories, self._values = tables
-        self._numbers = tuple(_padded(release) for release in self.releases)
+        self._numbers = tuple(_order(release) for release in self.releases)
         self._answers: dict[object, Any] = {}
 
     # ------------------------------------------------------------------------------------------------------ releases
 
     def index(self, version_text: str) -> int | None:
         """The index of a release, None where the timeline has none of this number (``5.24`` means ``5.24.0``)."""
-        if not _PLAIN.fullmatch(version_text):
-            return None
-        number = _padded(version_text)
+        if version_text in self.releases:
+            return self.releases.index(version_text)
+        number = _order(version_text) if _PLAIN.fullmatch(version_text) else None
         return self._numbers.index(number) if number in self._numbers else None
 
     def compare(self, op: str, version: str) -> ReleaseSet:
@@ -223,7 +223,7 @@ class Timeline:
     def _signs(self, version: str) -> tuple[int, ...]:
         """For each release -1, 0 or 1: older than, equal to or newer than *version*."""
         if _PLAIN.fullmatch(version):
-            other = _padded(version)
+            other = _order(version)
             return tuple((number > other) - (number < other) for number in self._numbers)
         from packaging.version import InvalidVersion, Version
 
@@ -540,11 +540,14 @@ class Timeline:
         """
         if hasattr(object, name):
             return _union(self._classes(cls))
-        return _union(self._member(cls, name)) | self._field(cls, name)
+        return _union(self._member(cls, name)) | self._output_member(cls, name)
 
-    def _field(self, cls: str, name: str) -> ReleaseSet:
-        """Fields of output classes in modeling files."""
-        return _union(tuple(item for item in self.forward_keywords(cls, "fields") if name in item[1]))
+    def _output_member(self, cls: str, name: str) -> ReleaseSet:
+        """Members of output classes in modeling files: fields, and what every model output has."""
+        if self.class_kind(cls) != "output":
+            return NO_RELEASE
+        fields = tuple(item for item in self.forward_keywords(cls, "fields") if name in item[1])
+        return _union(fields) | (self.importable(cls) & self.member("transformers.utils.generic.ModelOutput", name))
 
     @_remembered
     def member_kind(self, cls: str, name: str) -> Dated[str]:
@@ -696,12 +699,17 @@ def _symbol(qualified: str) -> str:
     return "" if qualified == "transformers" else qualified.removeprefix("transformers.")
 
 
-def _padded(version: str) -> tuple[int, ...]:
-    """``5.24`` -> ``(5, 24, 0)``: plain version numbers that compare as packaging does."""
-    numbers = [int(part) for part in version.split(".")]
+def _order(version: str) -> tuple[int, ...]:
+    """``5.24`` -> ``(5, 24, 0, 0)``, ``5.25.0.dev0`` -> ``(5, 25, 0, -1)``.
+
+    Orders plain numbers among each other, and against a release that is not plain, as packaging does.
+    """
+    plain = _PLAIN.match(version)
+    numbers = [int(part) for part in plain[0].split(".")] if plain else []
+    before = plain is not None and plain[0] != version and "post" not in version and "+" not in version
     while len(numbers) > 3 and numbers[-1] == 0:
         numbers.pop()
-    return tuple(numbers + [0] * (3 - len(numbers)))
+    return (*numbers, *([0] * (3 - len(numbers))), -1 if before else 0)
 
 
 def _union(dated: Dated[Any]) -> ReleaseSet:
@@ -787,8 +795,8 @@ def packaged_file() -> Path:
     return inside if inside.is_file() else here.parent / "rules" / "api" / "timeline.json"
 
 
-def load(packaged: Path | None = None, overlay: Path | None = None) -> Timeline:
-    """Reads the packaged timeline with what ``kvlint api update`` has learnt since.
+def read(packaged: Path | None = None, overlay: Path | None = None) -> bytes:
+    """The packaged timeline with what ``kvlint api update`` has learnt since, as a file.
 
     *packaged* and *overlay* (a folder) replace the usual places. Raises ValueError with one line where a file is
     missing or damaged.
@@ -800,5 +808,12 @@ def load(packaged: Path | None = None, overlay: Path | None = None) -> Timeline:
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"the timeline {path} cannot be read: {error.strerror}; reinstall kvlint") from error
-    data = timeline_overlay.merged(data, overlay if overlay is not None else timeline_overlay.folder())
-    return Timeline(data.decode("utf-8"), timeline_overlay.digest(data))
+    return timeline_overlay.merged(data, overlay if overlay is not None else timeline_overlay.folder())
+
+
+def load(packaged: Path | None = None, overlay: Path | None = None) -> Timeline:
+    """The timeline that ``read`` finds. Raises ValueError with one line where it cannot be read."""
+    from kvlint.timeline_overlay import digest
+
+    data = read(packaged, overlay)
+    return Timeline(data.decode("utf-8"), digest(data))

@@ -219,7 +219,8 @@ def _assemble(version: str, files: Mapping[str, FileFacts], every_model_exported
     for module, facts in files.items():
         if module:
             symbols[module] = {"": "module"}
-        symbols.update({f"{module}.{name}": dict(members) for name, members in facts.symbols.items()})
+        prefix = f"{module}." if module else ""
+        symbols.update({prefix + name: dict(members) for name, members in facts.symbols.items()})
         if facts.models:
             models[module.removeprefix("models.")] = {
                 name: value.replace("|", "^|", 1) if f".{module}.{name}" in top.get(name, ()) else value
@@ -283,10 +284,20 @@ def read_file(module: str, text: str, package: bool = False) -> FileFacts:
     """The facts of one file; *module* is its dotted name without ``transformers.``."""
     tree = ast.parse(text)
     if package:
-        return FileFacts(structure=_import_structure(tree))
+        return FileFacts(_passed_on(tree, module), structure=_import_structure(tree))
     if module in MODULES:
         return FileFacts(symbols=_symbols(tree, module, MODULES[module]), exported=_exported(tree))
     return _model_file(tree, module)
+
+
+def _passed_on(tree: ast.Module, package: str) -> dict[str, dict[str, str]]:
+    """Kept classes that a package imports at once, not lazily: ``transformers.utils.ModelOutput``."""
+    found: dict[str, dict[str, str]] = {}
+    for name, target in _imports(_flat(tree.body), f"{package}.__init__" if package else "__init__").items():
+        module, _, defined = target[1:].rpartition(".")
+        if target.startswith(".") and module in MODULES and re.search(MODULES[module].classes, defined):
+            found[name] = {"": f"import {target}"}
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- statements and names
@@ -316,7 +327,8 @@ def _imports(statements: Iterable[ast.stmt], module: str) -> dict[str, str]:
         if isinstance(statement, ast.Import):
             for item in statement.names:
                 target = item.name if item.asname else item.name.partition(".")[0]
-                names[item.asname or target] = target
+                inside = target.partition(".")[0] == "transformers"
+                names[item.asname or target] = target.removeprefix("transformers") if inside else target
         elif isinstance(statement, ast.ImportFrom):
             source = _import_source(statement, module)
             for item in statement.names:

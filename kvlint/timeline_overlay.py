@@ -73,9 +73,11 @@ def learnt(overlay: Path) -> list[tuple[Record, bool]]:
 
 def learn(record: Record, overlay: Path, packaged: bytes, replaces: bool) -> None:
     """Writes a record, atomically, and the merged timeline. Raises OSError where the folder cannot be written."""
+    from kvlint.writing import write_atomically
+
     overlay.mkdir(parents=True, exist_ok=True)
     raw = {"version": record.version, "replaces": replaces, "symbols": record.symbols, "models": record.models}
-    _write(overlay / f"{record.version}.json", json.dumps(raw, sort_keys=True, indent=0).encode("utf-8"))
+    write_atomically(str(overlay / f"{record.version}.json"), json.dumps(raw, sort_keys=True, indent=0).encode("utf-8"))
     _remember(overlay, packaged, _merge(packaged, learnt(overlay)).encode("utf-8"))
 
 
@@ -91,19 +93,8 @@ def _merge(packaged: bytes, records: list[tuple[Record, bool]]) -> str:
 
 
 def _remember(overlay: Path, packaged: bytes, merged_bytes: bytes) -> None:
+    from kvlint.writing import write_atomically
+
     (overlay / BASE).unlink(missing_ok=True)
-    _write(overlay / MERGED, merged_bytes)
-    _write(overlay / BASE, digest(packaged).encode("ascii"))
-
-
-def _write(path: Path, data: bytes) -> None:
-    import tempfile
-
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomically(str(overlay / MERGED), merged_bytes)
+    write_atomically(str(overlay / BASE), digest(packaged).encode("ascii"))
