@@ -14,7 +14,7 @@ import page_runner
 import pytest
 
 import kvlint
-from kvlint import rulebook
+from kvlint import rulebook, selection
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,7 +46,8 @@ def _files() -> list[Path]:
 
 def test_every_page_has_a_check_and_every_check_a_page() -> None:
     assert rulebook.unpaired(rulebook.read_pages()) == ()
-    assert rulebook.load()
+    known = [(rule.code, rule.name) for rule in selection.known_rules()]
+    assert known == [(page.code, page.name) for page in rulebook.load()]
 
 
 def test_check_and_page_agree() -> None:
