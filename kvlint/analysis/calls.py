@@ -1,0 +1,558 @@
+"""Values of calls: constructors, models, members of caches, builtins, functions of the file, version helpers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from kvlint.analysis.expressions import INTERESTING, Expressions
+from kvlint.analysis.facts import AttributeUse, CallUse
+from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.names import (
+    CACHE_KEYWORDS,
+    MODEL_CALL_KEYWORDS,
+    MODEL_NAMES,
+    VERSION_HELPER,
+    version_of_name,
+)
+from kvlint.analysis.recorder import Flow, path_of
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.values import (
+    CACHE,
+    UNKNOWN,
+    Atom,
+    CacheLayers,
+    CacheLength,
+    CacheObject,
+    Certainty,
+    Config,
+    GenerationConfigValue,
+    HasMember,
+    Instance,
+    Items,
+    LegacyCache,
+    Literal,
+    LocalClass,
+    LocalFunction,
+    Mapping,
+    Member,
+    Model,
+    ModelKwargs,
+    ModelLayers,
+    ModelOutput,
+    NoneValue,
+    OutputDict,
+    PerRelease,
+    Sequence,
+    StoredTensor,
+    SuperObject,
+    Symbol,
+    Truth,
+    Unknown,
+    Value,
+    join,
+    literal,
+    of_type,
+    restrict,
+    without,
+)
+from kvlint.analysis.versions import VERSION_CLASSES, apply_each, to_version
+from kvlint.releases import ReleaseSet
+
+ITERATORS = frozenset({"tuple", "list", "zip", "enumerate", "iter", "reversed", "map", "filter", "sorted", "set", "next", "sum", "any", "all", "max", "min"})
+SAME_MODEL_METHODS = frozenset({"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"})
+TENSOR_METHODS = frozenset(
+    {"to", "clone", "detach", "contiguous", "cpu", "cuda", "float", "half", "bfloat16", "requires_grad_"}
+)
+VERSION_PACKAGES = ("importlib.metadata.version", "importlib_metadata.version", "pkg_resources.get_distribution")
+
+
+class Calls(Expressions):
+    """Evaluates calls."""
+
+    def _eval_Call(self, node: ast.Call, flow: Flow, parent: ast.AST | None) -> Value:
+        special = self._special_form(node, flow, parent)
+        if special is not None:
+            return special
+        callee = self.expression(node.func, flow, node)
+        starred = any(isinstance(item, ast.Starred) for item in node.args)
+        arguments = tuple(self.expression(item, flow, node) for item in node.args)
+        keywords = tuple((item.arg or "", self.expression(item.value, flow, node)) for item in node.keywords)
+        self.record_symbols(node.func, callee, "call", flow)
+        parts = [self.call_atom(atom, node, arguments, keywords, flow) for atom in callee]
+        result = join(*parts) if parts else UNKNOWN
+        if self._worth_recording(node, callee, arguments, keywords):
+            self.records.calls[id(node)] = CallUse(
+                node, callee, arguments, keywords, self.place(flow), starred, result, parent
+            )
+        return result
+
+    def _worth_recording(
+        self, node: ast.Call, callee: Value, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> bool:
+        for atom in callee:
+            if isinstance(atom, (Symbol,)) and atom.name.startswith(("transformers.", "copy.", "torch.cat")):
+                return True
+            if isinstance(atom, (Model, LocalFunction, LocalClass)) or (
+                isinstance(atom, Member)
+                and isinstance(atom.of, (*INTERESTING, Model, SuperObject))
+            ):
+                return True
+        for keyword in node.keywords:
+            if keyword.arg in CACHE_KEYWORDS or keyword.arg in ("cache_position", "cache_implementation", "ignore_keys", "use_cache"):
+                return True
+        return any(isinstance(atom, INTERESTING) for value in arguments for atom in value)
+
+    # -- forms that are not plain calls ---------------------------------------------------------------------------
+
+    def _special_form(self, node: ast.Call, flow: Flow, parent: ast.AST | None) -> Value | None:
+        if not isinstance(node.func, ast.Name) or node.func.id in flow.names:
+            return None
+        name, arguments = node.func.id, node.args
+        if name == "super" and self._owner is not None and not node.keywords:
+            return (SuperObject(self._owner),)
+        if name == "getattr" and len(arguments) in (2, 3):
+            return self._getattr(node, flow, parent)
+        if name in ("hasattr", "isinstance", "callable"):
+            return None
+        return None
+
+    def _getattr(self, node: ast.Call, flow: Flow, parent: ast.AST | None) -> Value | None:
+        name_value = literal(self.expression(node.args[1], flow, node))
+        base = self.expression(node.args[0], flow, node)
+        fallback = self.expression(node.args[2], flow, node) if len(node.args) == 3 else None
+        if not isinstance(name_value, str):
+            return UNKNOWN
+        stand_in = ast.copy_location(ast.Attribute(node.args[0], name_value, ast.Load()), node)
+        if fallback is None:
+            self.record_attribute(node, node.args[0], base, name_value, "load", flow, parent)
+            return self.attribute(base, name_value, stand_in, flow)
+        parts: list[Value] = []
+        for atom in base:
+            present = self.member_releases(atom, name_value)
+            value = self.attribute_of(atom, name_value, stand_in, flow)
+            if present is None:
+                parts.append(value)
+            else:
+                parts.append(restrict(value, present))
+        return join(*[part for part in parts if part], fallback)
+
+    def member_releases(self, atom: Atom, name: str) -> ReleaseSet | None:
+        """Releases on which an alternative has the member; None where that is not known."""
+        if isinstance(atom, CacheObject):
+            if atom.local_class is not None and atom.local_class.defines(name):
+                return self.timeline.all
+            return self.timeline.member(atom.cls, name)
+        if isinstance(atom, Symbol):
+            cls = self.library.cache_class(atom.name)
+            if cls is not None:
+                return self.timeline.member(cls, name)
+            qualified = f"{atom.name}.{name}"
+            if self.timeline.knows(qualified):
+                return self.timeline.importable(qualified)
+        return None
+
+    # -- calls by alternative -------------------------------------------------------------------------------------
+
+    def call_atom(
+        self,
+        atom: Atom,
+        node: ast.Call,
+        arguments: tuple[Value, ...],
+        keywords: tuple[tuple[str, Value], ...],
+        flow: Flow,
+    ) -> Value:
+        """What calling one alternative of the callee returns."""
+        if isinstance(atom, Symbol):
+            return self._call_symbol(atom, node, arguments, keywords, flow)
+        if isinstance(atom, Member):
+            return self._call_member(atom, node, arguments, keywords, flow)
+        if isinstance(atom, LocalFunction):
+            return self._call_function(atom, node, arguments, keywords, flow)
+        if isinstance(atom, LocalClass):
+            return self._call_class(atom.info, node, arguments, keywords)
+        if isinstance(atom, Model):
+            return self._call_model(atom, node)
+        if isinstance(atom, Instance):
+            if self.is_model_instance(atom.info):
+                return self._call_model(Model(), node)
+            method = atom.info.method("forward") or atom.info.method("__call__")
+            if method is not None:
+                return self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
+            return UNKNOWN
+        if isinstance(atom, Unknown):
+            return self._call_unknown(node, arguments, flow)
+        return UNKNOWN
+
+    def _call_symbol(
+        self,
+        atom: Symbol,
+        node: ast.Call,
+        arguments: tuple[Value, ...],
+        keywords: tuple[tuple[str, Value], ...],
+        flow: Flow,
+    ) -> Value:
+        name = atom.name
+        cache_class = self.library.cache_class(name)
+        if cache_class is not None:
+            return (self.constructed(cache_class, node, keywords, atom.when),)
+        owner, _, method = name.rpartition(".")
+        owner_class = self.library.cache_class(owner)
+        if owner_class is not None and method in ("from_legacy_cache", "from_batch_splits"):
+            return (CacheObject(owner_class, filled=True, when=atom.when, origin=self.origin(node, "a cache built here")),)
+        if method in ("from_pretrained", "from_config", "_from_config") and is_torch_model_class(owner):
+            first = literal(arguments[0]) if arguments else None
+            loaded = first if isinstance(first, str) else ""
+            return (Model(Certainty.PROVEN, name=loaded, cls=owner, origin=self.origin(node, "a model loaded here")),)
+        if is_torch_model_class(name):
+            return (Model(Certainty.PROVEN, cls=name, origin=self.origin(node, "a model built here")),)
+        if name in ("copy.deepcopy", "copy.copy") and arguments:
+            return arguments[0]
+        if name in VERSION_PACKAGES and arguments and literal(arguments[0]) == "transformers":
+            if name == "pkg_resources.get_distribution":
+                return (Member(PerRelease(self.timeline.releases), "distribution"),)
+            return (PerRelease(self.timeline.releases),)
+        if name == "importlib.import_module" and arguments and isinstance(literal(arguments[0]), str):
+            return (Symbol(literal(arguments[0])),)
+        if method in VERSION_CLASSES:
+            parsed = self._parse_version(arguments)
+            if parsed is not None:
+                return parsed
+        if VERSION_HELPER.search(method) or version_of_name(method):
+            helper = self.helper_truth(method, node, arguments, keywords)
+            if helper is not None:
+                return helper
+        if name.startswith("transformers.") and method.endswith("GenerationConfig"):
+            return (GenerationConfigValue(),)
+        if method == "from_pretrained" and owner.endswith("Config") and owner.startswith("transformers."):
+            if owner.endswith("GenerationConfig"):
+                return (GenerationConfigValue(),)
+            first = literal(arguments[0]) if arguments else None
+            return (Config(Certainty.PROVEN, first if isinstance(first, str) else ""),)
+        if name.startswith("transformers.") and name.endswith("Config"):
+            return (Config(Certainty.PROVEN),)
+        if method == "cast" and name in ("typing.cast", "typing_extensions.cast") and len(arguments) == 2:
+            annotated = self.annotation(node.args[0], flow)
+            return annotated or arguments[1]
+        if name in ("torch.no_grad", "torch.inference_mode"):
+            return UNKNOWN
+        return self._call_unknown(node, arguments, flow) if not name.startswith(("torch.", "numpy.")) else UNKNOWN
+
+    def constructed(
+        self, cls: str, node: ast.Call, keywords: tuple[tuple[str, Value], ...], when: ReleaseSet
+    ) -> CacheObject:
+        """The object a cache constructor call makes."""
+        config_given = any(name == "config" for name, _ in keywords)
+        short = cls.rpartition(".")[2]
+        return CacheObject(
+            cls, config_given=config_given, when=when, origin=self.origin(node, f"a `{short}` constructed here")
+        )
+
+    def _parse_version(self, arguments: tuple[Value, ...]) -> Value | None:
+        if not arguments:
+            return None
+        value = arguments[0]
+        if len(value) == 1 and isinstance(value[0], PerRelease):
+            parsed = apply_each(value[0].values, to_version)
+            return (PerRelease(parsed),) if parsed is not None else UNKNOWN
+        text = literal(value)
+        if isinstance(text, str):
+            try:
+                return (Literal(to_version(text)),)
+            except ValueError:
+                return UNKNOWN
+        return None
+
+    def helper_truth(
+        self, name: str, node: ast.Call, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> Value | None:
+        """The verdict of a version helper such as ``is_transformers_version(">=", "5.0")``, read by its name."""
+        texts = [literal(value) for value in arguments]
+        named = {key: literal(value) for key, value in keywords}
+        low = named.get("min_version", named.get("lower"))
+        high = named.get("max_version", named.get("upper"))
+        if isinstance(low, str) or isinstance(high, str):
+            found = self.timeline.all
+            if isinstance(low, str):
+                found &= self.timeline.compare(">=", low)
+            if isinstance(high, str):
+                found &= self.timeline.compare("<=" if "range" in name else "<", high)
+            return (Truth(found),)
+        texts += [value for value in named.values() if value is not None]
+        strings = [text for text in texts if isinstance(text, str) and text != "transformers"]
+        operators = [text for text in strings if text in ("<", "<=", ">", ">=", "==", "!=")]
+        versions = [text for text in strings if re.match(r"v?\d+(\.\d+)*", text)]
+        if not versions:
+            by_name = version_of_name(name)
+            return (Truth(self.timeline.compare(*by_name)),) if by_name and not strings else None
+        version = versions[0].lstrip("v")
+        if operators:
+            return (Truth(self.timeline.compare(operators[0], version)),)
+        lowered = name.lower()
+        if any(word in lowered for word in ("less_or_equal", "_le", "lte")):
+            operator = "<="
+        elif any(word in lowered for word in ("less", "lower", "older", "before", "below")):
+            operator = "<"
+        elif "greater_than" in lowered or "newer" in lowered:
+            operator = ">" if "equal" not in lowered and "check_if" in lowered else ">="
+        elif any(word in lowered for word in ("greater", "at_least", "min", "_ge", "require", "version", "check")):
+            operator = ">="
+        else:
+            return None
+        return (Truth(self.timeline.compare(operator, version)),)
+
+    def _call_member(
+        self,
+        atom: Member,
+        node: ast.Call,
+        arguments: tuple[Value, ...],
+        keywords: tuple[tuple[str, Value], ...],
+        flow: Flow,
+    ) -> Value:
+        of, name = atom.of, atom.name
+        if isinstance(of, CacheObject):
+            return self._call_cache_method(of, name, node)
+        if isinstance(of, StoredTensor):
+            return (of,) if name in TENSOR_METHODS else UNKNOWN
+        if isinstance(of, Model):
+            if name == "generate":
+                wanted = next((value for key, value in keywords if key == "return_dict_in_generate"), None)
+                return (ModelOutput("generate", of.certainty),) if wanted is not None and literal(wanted) is True else UNKNOWN
+            if name in SAME_MODEL_METHODS:
+                return (of,)
+            if name in ("forward", "__call__"):
+                return self._call_model(of, node)
+            return UNKNOWN
+        if isinstance(of, (ModelOutput, ModelKwargs, OutputDict, Mapping)) and name in ("get", "pop", "setdefault"):
+            key = literal(arguments[0]) if arguments else None
+            if isinstance(key, str):
+                if isinstance(of, ModelOutput):
+                    found = self._attribute_output(of, key, node)
+                    return join(found, arguments[1] if len(arguments) > 1 else (NoneValue(),))
+                found = self.key_of(of, key, node)
+                return join(found, arguments[1] if len(arguments) > 1 else (NoneValue(),))
+            return UNKNOWN
+        if isinstance(of, ModelOutput) and name in ("to_dict", "copy"):
+            return (OutputDict(),)
+        if isinstance(of, (ModelKwargs, OutputDict, Mapping)) and name == "copy":
+            return (of,)
+        if isinstance(of, (Items, LegacyCache, Sequence)):
+            return UNKNOWN
+        if isinstance(of, SuperObject):
+            if self.is_model_instance(of.info) and name in ("forward", "__call__"):
+                return self._call_model(Model(), node)
+            if name == "prepare_inputs_for_generation" and self.is_model_instance(of.info):
+                return (ModelKwargs(hook=True),)
+            if name == "update" and self._is_cache_class_info(of.info):
+                return UNKNOWN
+            return UNKNOWN
+        if isinstance(of, PerRelease):
+            return self._call_version_method(of, name, arguments)
+        if isinstance(of, Unknown):
+            return self._call_unknown(node, arguments, flow)
+        return UNKNOWN
+
+    def _call_version_method(self, of: PerRelease, name: str, arguments: tuple[Value, ...]) -> Value:
+        plain = [literal(value) for value in arguments]
+        if name in ("split", "startswith", "strip", "rsplit", "partition", "replace", "isdigit") and None not in plain:
+            values = apply_each(of.values, lambda value: getattr(value, name)(*plain))
+            if values is not None:
+                if values and isinstance(values[0], bool):
+                    return (Truth(ReleaseSet(sum(1 << i for i, value in enumerate(values) if value))),)
+                return (PerRelease(values),)
+        return UNKNOWN
+
+    def _call_cache_method(self, of: CacheObject, name: str, node: ast.Call) -> Value:
+        if name in ("to_legacy_cache",):
+            return (LegacyCache("to_legacy_cache", origin=of.origin),)
+        if name == "update":
+            return (Items(((StoredTensor("keys", of, "update"),), (StoredTensor("values", of, "update"),))),)
+        if name in ("get_seq_length", "get_usable_length", "get_max_length", "get_max_cache_shape", "__len__"):
+            return (CacheLength(of, name, when=of.when),)
+        if name in ("to", "cuda", "cpu"):
+            return (of,)
+        if name == "batch_split":
+            return (Sequence((of,)),)
+        return UNKNOWN
+
+    def _is_cache_class_info(self, info: ClassInfo) -> bool:
+        return any(self.library.cache_class(base) for base in info.foreign_bases())
+
+    def _call_class(
+        self, info: ClassInfo, node: ast.Call, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> Value:
+        init = info.method("__init__")
+        if init is not None:
+            self.pass_arguments(init, 1, arguments, keywords)
+        base = self.cache_base(info)
+        if base is not None:
+            origin = self.origin(node, f"a `{info.name}` constructed here (a subclass of {base.rpartition('.')[2]})")
+            return (CacheObject(base, local_class=info, origin=origin),)
+        return (Instance(info),)
+
+    def cache_base(self, info: ClassInfo) -> str | None:
+        """The transformers cache class a local class derives from."""
+        for base in info.foreign_bases():
+            found = self.library.cache_class(base)
+            if found is not None:
+                return found
+        return None
+
+    def _call_model(self, model: Model, node: ast.Call) -> Value:
+        if model.role == "layer":
+            return UNKNOWN
+        if model.role == "attention":
+            return UNKNOWN
+        if any(item.arg == "return_dict" and isinstance(item.value, ast.Constant) and item.value.value is False for item in node.keywords):
+            return UNKNOWN
+        certainty = model.certainty
+        if certainty < Certainty.CONTEXT and any(item.arg in MODEL_CALL_KEYWORDS for item in node.keywords):
+            certainty = Certainty.CONTEXT
+        return (ModelOutput("forward", certainty),)
+
+    def _call_unknown(self, node: ast.Call, arguments: tuple[Value, ...], flow: Flow) -> Value:
+        func = node.func
+        name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+        if isinstance(func, ast.Name) and func.id not in flow.names:
+            builtin = self._call_builtin(name, node, arguments, flow)
+            if builtin is not None:
+                return builtin
+        if name == "generate":
+            wanted = any(
+                item.arg == "return_dict_in_generate" and isinstance(item.value, ast.Constant) and item.value.value is True
+                for item in node.keywords
+            )
+            return (ModelOutput("generate", Certainty.CONTEXT),) if wanted else UNKNOWN
+        if name in VERSION_CLASSES:
+            parsed = self._parse_version(arguments)
+            if parsed is not None:
+                return parsed
+        if VERSION_HELPER.search(name) or version_of_name(name):
+            keywords = tuple((item.arg or "", self.expression(item.value, flow, node)) for item in node.keywords)
+            helper = self.helper_truth(name, node, arguments, keywords)
+            if helper is not None:
+                return helper
+        if not self.foreign_engine and any(item.arg == "use_cache" for item in node.keywords) and MODEL_NAMES.search(name):
+            return (ModelOutput("forward", Certainty.CONTEXT),)
+        return UNKNOWN
+
+    def _call_builtin(self, name: str, node: ast.Call, arguments: tuple[Value, ...], flow: Flow) -> Value | None:
+        if name in ITERATORS:
+            if node.args and not isinstance(node.args[0], ast.Starred):
+                for item, value in zip(node.args, arguments, strict=True):
+                    self.record_iteration(item, value, "call", None, flow, node, name)
+            return self._call_iterator(name, node, arguments)
+        if name == "dict":
+            if any(isinstance(atom, (ModelOutput, OutputDict)) for value in arguments for atom in value):
+                return (OutputDict(),)
+            starred = [item for item in node.keywords if item.arg is None]
+            items = tuple((item.arg, self.expression(item.value, flow, node)) for item in node.keywords if item.arg)
+            return (Mapping(items, open=bool(starred or arguments)),)
+        if name == "int" and len(arguments) == 1 and len(arguments[0]) == 1 and isinstance(arguments[0][0], PerRelease):
+            values = apply_each(arguments[0][0].values, int)
+            return (PerRelease(values),) if values is not None else UNKNOWN
+        if name == "hasattr" and len(arguments) == 2:
+            return self._hasattr(node, arguments)
+        if name == "callable" and len(node.args) == 1:
+            return self._callable(arguments[0])
+        if name == "vars" and arguments:
+            return UNKNOWN
+        return None
+
+    def _call_iterator(self, name: str, node: ast.Call, arguments: tuple[Value, ...]) -> Value:
+        if not arguments or any(isinstance(item, ast.Starred) for item in node.args):
+            return (Sequence(UNKNOWN),)
+        first = arguments[0]
+        if name in ("tuple", "list", "iter", "reversed", "sorted"):
+            if len(first) == 1 and isinstance(first[0], PerRelease):
+                values = apply_each(first[0].values, tuple)
+                return (PerRelease(values),) if values is not None else UNKNOWN
+            if any(isinstance(atom, CacheObject) for atom in first):
+                return (LegacyCache("tuple"),) if name in ("tuple", "list") else (Sequence(self.item_value(first, node)),)
+            if any(isinstance(atom, Unknown) for atom in first):
+                return (Sequence(UNKNOWN, is_tuple=name == "tuple"),)
+            if any(isinstance(atom, (Items,)) for atom in first) and name in ("tuple", "list"):
+                return first
+            return (Sequence(self.item_value(first, node), is_tuple=name == "tuple"),)
+        if name == "zip":
+            return (Sequence((Items(tuple(self.item_value(value, node) for value in arguments)),)),)
+        if name == "enumerate":
+            return (Sequence((Items((UNKNOWN, self.item_value(first, node))),)),)
+        if name == "map" and len(arguments) == 2:
+            second = arguments[1]
+            if len(second) == 1 and isinstance(second[0], PerRelease) and isinstance(node.args[0], ast.Name) and node.args[0].id == "int":
+                values = apply_each(second[0].values, lambda value: tuple(int(item) for item in value))
+                return (PerRelease(values),) if values is not None else UNKNOWN
+            return (Sequence(UNKNOWN),)
+        if name == "next":
+            return self.item_value(first, node)
+        return UNKNOWN
+
+    def _hasattr(self, node: ast.Call, arguments: tuple[Value, ...]) -> Value:
+        name = literal(arguments[1])
+        if not isinstance(name, str):
+            return UNKNOWN
+        truths: list[ReleaseSet] = []
+        for atom in arguments[0]:
+            present = self.member_releases(atom, name)
+            if present is None or (isinstance(atom, CacheObject) and atom.certainty < Certainty.CONTEXT):
+                return (HasMember(path_of(node.args[0]), name),)
+            truths.append(present)
+        if not truths or any(truth != truths[0] for truth in truths):
+            return (HasMember(path_of(node.args[0]), name),)
+        return (Truth(truths[0]),)
+
+    def _callable(self, value: Value) -> Value:
+        """``callable(getattr(x, "name", None))``: true where the member exists."""
+        present = [atom for atom in value if not isinstance(atom, NoneValue)]
+        if any(isinstance(atom, NoneValue) for atom in value) and all(isinstance(atom, Member) for atom in present):
+            releases = ReleaseSet(0)
+            for atom in present:
+                releases |= atom.when & self.timeline.all
+            return (Truth(releases),)
+        return UNKNOWN
+
+    # -- functions of the file ------------------------------------------------------------------------------------
+
+    def _call_function(
+        self,
+        atom: LocalFunction,
+        node: ast.Call,
+        arguments: tuple[Value, ...],
+        keywords: tuple[tuple[str, Value], ...],
+        flow: Flow,
+    ) -> Value:
+        info = atom.info
+        if VERSION_HELPER.search(info.name):
+            helper = self.helper_truth(info.name, node, arguments, keywords)
+            if helper is not None:
+                return helper
+        if not any(isinstance(item, ast.Starred) for item in node.args):
+            first = info.first_positional() if atom.bound or info.is_static else 0
+            self.pass_arguments(info, 0 if info.is_static else first, arguments, keywords)
+        return info.returns or UNKNOWN
+
+    def pass_arguments(
+        self, info: FunctionInfo, first: int, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> None:
+        """Joins the values of a call site into what is known of the parameters."""
+        spec = info.node.args
+        positional = [*spec.posonlyargs, *spec.args][first:]
+        info.called = True
+        pairs = [(arg.arg, value) for arg, value in zip(positional, arguments, strict=False)]
+        names = {arg.arg for arg in info.parameters()}
+        pairs += [(name, value) for name, value in keywords if name in names]
+        for name, value in pairs:
+            known = info.arguments.get(name)
+            merged = value if known is None else join(known, value)
+            if merged != known:
+                info.arguments[name] = merged
+                self.changed.add(("parameter", id(info.node)))
+
+    changed: set[tuple[str, Any]]
+
+    def annotation(self, node: ast.expr, flow: Flow) -> Value:
+        raise NotImplementedError
+
+

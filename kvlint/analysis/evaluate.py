@@ -1,0 +1,828 @@
+"""The walk over statements: an abstract interpreter that follows names, branches, loops, functions and classes.
+
+One pass records the facts. Functions are walked after the module's own statements; a function is walked again when a
+later call site, attribute assignment or return has taught something about what it reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kvlint.analysis.annotations import Annotations
+from kvlint.analysis.expressions import INTERESTING
+from kvlint.analysis.facts import (
+    AssignUse,
+    AttributeUse,
+    ClassUse,
+    Facts,
+    FunctionUse,
+    ImportUse,
+    ReturnUse,
+)
+from kvlint.analysis.library import is_hook_owner, is_layer_class, is_torch_model_class
+from kvlint.analysis.names import (
+    CACHE_NAMES,
+    CACHE_OUTPUT_KEYS,
+    LOOSE_CACHE_NAMES,
+    MODEL_KWARGS_NAMES,
+    MODEL_NAMES,
+    OTHER_ENGINES,
+    PROOF_MEMBERS,
+)
+from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name
+from kvlint.analysis.recorder import Flow, Records, merge, path_of
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.values import (
+    CACHE,
+    UNKNOWN,
+    Atom,
+    CacheObject,
+    Certainty,
+    Config,
+    GenerationConfigValue,
+    Instance,
+    LegacyCache,
+    LocalClass,
+    LocalFunction,
+    Mapping,
+    Model,
+    ModelKwargs,
+    ModelOutput,
+    NoneValue,
+    Sequence,
+    Symbol,
+    Truth,
+    Unknown,
+    Value,
+    join,
+    literal,
+    of_type,
+)
+from kvlint.releases import ReleaseSet
+from kvlint.source import Region
+from kvlint.timeline import Timeline
+
+MAX_ROUNDS = 3
+MAX_LOOP_DEPTH = 3
+COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
+TRANSFORMERS_MODULES = frozenset(
+    {
+        "cache_utils",
+        "modeling_utils",
+        "modeling_outputs",
+        "modeling_attn_mask_utils",
+        "masking_utils",
+        "generation",
+        "generation.utils",
+        "generation.configuration_utils",
+        "modeling_flash_attention_utils",
+        "configuration_utils",
+        "modeling_layers",
+    }
+)
+HOOKS = frozenset({"forward", "prepare_inputs_for_generation", "_reorder_cache", "_update_model_kwargs_for_generation"})
+LESSONS = (CacheObject, LegacyCache, Model, ModelOutput, Instance, Sequence, Truth, LocalClass)
+IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
+
+
+class Walk(Annotations):
+    """Walks one module."""
+
+    def __init__(
+        self, text: str, tree: ast.Module, path: Path, target: ReleaseSet, project: Project, timeline: Timeline
+    ) -> None:
+        super().__init__(text, tree, path, target, project, timeline)
+        self.changed: set[tuple[str, Any]] = set()
+        self._closures: dict[int, Flow] = {}
+        self._loop_depth = 0
+        self._breaks: list[list[Flow]] = []
+        self._missing: list[ReleaseSet] = []
+        self._package = package_name(path)
+        self.in_transformers = self._package.split(".")[0] == "transformers"
+        self._following: set[Path] = {path}
+
+    # -- the module -------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Walks the module's statements, then its functions until nothing new is learnt."""
+        self.survey_imports()
+        self.run_module()
+        for info in self.functions:
+            self.run_function(info)
+        for _ in range(MAX_ROUNDS - 1):
+            changed, self.changed = self.changed, set()
+            again = [info for info in self.functions if self._concerned(info, changed)]
+            if not again:
+                break
+            self._drop_facts(again)
+            for info in again:
+                self.run_function(info)
+
+    def run_module(self) -> None:
+        flow = self.block(self.tree.body, self.module_flow)
+        if flow is not None and flow is not self.module_flow:
+            self.module_flow.names.update(flow.names)
+
+    def survey_imports(self) -> None:
+        """Finds out whether the file uses transformers, or another engine with caches of its own."""
+        roots: set[str] = set()
+        for node in ast.walk(self.tree) if len(self.text) < 400_000 else iter(self.tree.body):
+            if isinstance(node, ast.Import):
+                roots |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                if node.level == 0 and node.module:
+                    roots.add(node.module.split(".")[0])
+                elif node.module in TRANSFORMERS_MODULES or self.in_transformers:
+                    roots.add("transformers")
+        self.uses_transformers = bool(roots & COMPANIONS)
+        self.foreign_engine = bool(roots & OTHER_ENGINES) and "transformers" not in roots
+
+    def _concerned(self, info: FunctionInfo, changed: set[tuple[str, Any]]) -> bool:
+        if ("parameter", id(info.node)) in changed:
+            return True
+        names = {key for kind, key in changed if kind in ("attribute", "return")}
+        if not names:
+            return False
+        return any(
+            (isinstance(node, ast.Attribute) and node.attr in names) or (isinstance(node, ast.Name) and node.id in names)
+            for node in ast.walk(info.node)
+        )
+
+    def _drop_facts(self, infos: list[FunctionInfo]) -> None:
+        gone = {id(info) for info in infos}
+        for table in (getattr(self.records, name) for name in Records.__slots__):
+            for key in [key for key, use in table.items() if id(use.place.function) in gone]:
+                del table[key]
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def block(self, body: list[ast.stmt], flow: Flow | None) -> Flow | None:
+        """The flow after *body*; None where it never ends normally."""
+        for statement in body:
+            if flow is None or not flow.releases:
+                return None
+            self._statement = statement
+            handler = getattr(self, "_exec_" + type(statement).__name__, None)
+            if handler is not None:
+                flow = handler(statement, flow)
+            else:
+                self._eval_children(statement, flow)
+        return flow
+
+    def _exec_Expr(self, node: ast.Expr, flow: Flow) -> Flow | None:
+        self.expression(node.value, flow, node)
+        if isinstance(node.value, ast.Call) and isinstance(node.value.func, (ast.Attribute, ast.Name)):
+            name = node.value.func.attr if isinstance(node.value.func, ast.Attribute) else node.value.func.id
+            if name == "setattr" and len(node.value.args) == 3:
+                self._setattr(node.value, flow)
+            if name in ("exit", "_exit", "skip") and name != "skip":
+                return None
+        return flow
+
+    def _setattr(self, node: ast.Call, flow: Flow) -> None:
+        name = literal(self.expression(node.args[1], flow, node))
+        if isinstance(name, str):
+            target = ast.copy_location(ast.Attribute(node.args[0], name, ast.Store()), node)
+            self.assign(target, self.expression(node.args[2], flow, node), flow, node.args[2])
+
+    def _exec_Assign(self, node: ast.Assign, flow: Flow) -> Flow:
+        value = self.expression(node.value, flow, node)
+        for target in node.targets:
+            self.assign(target, value, flow, node.value)
+            self.records.assigns[id(target)] = AssignUse(node, target, value, self.place(flow))
+        return flow
+
+    def _exec_AnnAssign(self, node: ast.AnnAssign, flow: Flow) -> Flow:
+        annotated = self.annotation(node.annotation, flow)
+        if node.value is None:
+            if isinstance(node.target, ast.Name) and annotated:
+                flow.bind(node.target.id, annotated)
+            return flow
+        value = self.expression(node.value, flow, node)
+        if annotated and all(isinstance(atom, Unknown) for atom in value):
+            value = annotated
+        self.assign(node.target, value, flow, node.value)
+        self.records.assigns[id(node.target)] = AssignUse(node, node.target, value, self.place(flow))
+        return flow
+
+    def _exec_AugAssign(self, node: ast.AugAssign, flow: Flow) -> Flow:
+        self.expression(node.value, flow, node)
+        target = node.target
+        if isinstance(target, ast.Name):
+            value = self.lookup(target.id, flow)
+            flow.bind(target.id, value if any(isinstance(atom, LegacyCache) for atom in value) else UNKNOWN)
+        elif isinstance(target, ast.Attribute):
+            base = self.expression(target.value, flow, target)
+            self.record_attribute(target, target.value, base, target.attr, "augmented", flow, node)
+            flow.forget(path_of(target) or "?")
+        elif isinstance(target, ast.Subscript):
+            base = self.expression(target.value, flow, target)
+            index = self.expression(target.slice, flow, target)
+            self.record_subscript(target, base, index, "store", flow, node)
+        return flow
+
+    def assign(self, target: ast.expr, value: Value, flow: Flow, value_node: ast.expr | None) -> None:
+        """Binds a target; unpacks where it is a tuple."""
+        if isinstance(target, ast.Name):
+            flow.bind(target.id, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            self._assign_tuple(target, value, flow, value_node)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, (Sequence(UNKNOWN),), flow, None)
+        elif isinstance(target, ast.Attribute):
+            self._assign_attribute(target, value, flow)
+        elif isinstance(target, ast.Subscript):
+            base = self.expression(target.value, flow, target)
+            index = self.expression(target.slice, flow, target)
+            self.record_subscript(target, base, index, "store", flow, None)
+            use = self.records.subscripts.get(id(target))
+            if use is not None:
+                self.records.subscripts[id(target)] = replace(use, assigned=value)
+            self._assign_key(target, base, index, value, flow)
+
+    def _assign_tuple(self, target: ast.Tuple | ast.List, value: Value, flow: Flow, value_node: ast.expr | None) -> None:
+        if value_node is not None and not isinstance(value_node, (ast.Tuple, ast.List)):
+            self.record_iteration(value_node, value, "unpack", target, flow, None)
+        if any(isinstance(item, ast.Starred) for item in target.elts):
+            for item in target.elts:
+                self.assign(item, UNKNOWN, flow, None)
+            return
+        for item, part in zip(target.elts, self.unpacked(value, len(target.elts)), strict=True):
+            self.assign(item, part, flow, None)
+
+    def _assign_attribute(self, target: ast.Attribute, value: Value, flow: Flow) -> None:
+        base = self.expression(target.value, flow, target)
+        self.record_attribute(target, target.value, base, target.attr, "store", flow, None)
+        use = self.records.attributes.get(id(target))
+        if use is not None:
+            self.records.attributes[id(target)] = replace(use, assigned=value)
+        elif target.attr == "forward" and any(isinstance(atom, LocalFunction) for atom in value):
+            self.records.attributes[id(target)] = AttributeUse(
+                target, target.value, base, target.attr, "store", self.place(flow), path_of(target.value), value
+            )
+        path = path_of(target)
+        if path:
+            flow.bind(path, value)
+        for atom in base:
+            info = atom.info if isinstance(atom, Instance) else atom.local_class if isinstance(atom, CacheObject) else None
+            if info is not None:
+                self._teach_attribute(info, target.attr, value)
+
+    def _teach_attribute(self, info: ClassInfo, name: str, value: Value) -> None:
+        known = info.attributes.get(name)
+        merged = value if known is None else join(known, value)
+        if merged != known:
+            info.attributes[name] = merged
+            if any(isinstance(atom, LESSONS) for atom in merged):
+                self.changed.add(("attribute", name))
+
+    def _assign_key(self, target: ast.Subscript, base: Value, index: Value, value: Value, flow: Flow) -> None:
+        path = path_of(target)
+        if path:
+            flow.bind(path, value)
+        key = literal(index)
+        base_path = path_of(target.value)
+        if isinstance(key, str) and base_path:
+            mappings = [atom for atom in base if isinstance(atom, Mapping)]
+            if mappings and len(mappings) == len(base):
+                flow.names[base_path] = tuple(
+                    Mapping((*[item for item in atom.items if item[0] != key], (key, value)), atom.open) for atom in mappings
+                )
+
+    def _exec_Delete(self, node: ast.Delete, flow: Flow) -> Flow:
+        for target in node.targets:
+            if isinstance(target, ast.Attribute):
+                base = self.expression(target.value, flow, target)
+                self.record_attribute(target, target.value, base, target.attr, "delete", flow, node)
+            elif isinstance(target, ast.Subscript):
+                base = self.expression(target.value, flow, target)
+                self.record_subscript(target, base, self.expression(target.slice, flow, target), "delete", flow, node)
+            path = path_of(target)
+            if path:
+                flow.forget(path)
+        return flow
+
+    def _exec_If(self, node: ast.If, flow: Flow) -> Flow | None:
+        when_true, when_false = self.branch(node.test, flow, node)
+        typing_only = self._typing_only
+        self._typing_only = typing_only or is_type_checking(node.test)
+        after_true = self.block(node.body, when_true)
+        self._typing_only = typing_only
+        after_false = self.block(node.orelse, when_false)
+        return merge([after_true, after_false])
+
+    def _exec_For(self, node: ast.For | ast.AsyncFor, flow: Flow) -> Flow | None:
+        value = self.expression(node.iter, flow, node)
+        self.record_iteration(node.iter, value, "for", node.target, flow, node)
+        item = self.item_value(value, node.iter)
+        return self._loop(node, flow, item)
+
+    _exec_AsyncFor = _exec_For
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, flow: Flow, item: Value | None) -> Flow | None:
+        self._loop_depth += 1
+        self._breaks.append([])
+        entry: Flow | None = flow
+        after: Flow | None = None
+        for _ in range(2 if self._loop_depth <= MAX_LOOP_DEPTH else 1):
+            if entry is None:
+                break
+            start = entry.copy()
+            if isinstance(node, ast.While):
+                when_true, _ = self.branch(node.test, start, node)
+                body_flow = when_true
+            else:
+                if item is not None:
+                    self.assign(node.target, item, start, node.iter)
+                body_flow = start
+            after = self.block(node.body, body_flow)
+            entry = merge([flow, after, *self._breaks[-1]])
+        self._loop_depth -= 1
+        broken = self._breaks.pop()
+        done = entry
+        endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
+        if endless:
+            return merge([*broken])
+        if isinstance(node, ast.While) and done is not None:
+            _, done = self.branch(node.test, done, node)
+        return merge([self.block(node.orelse, done), *broken])
+
+    def _exec_While(self, node: ast.While, flow: Flow) -> Flow | None:
+        return self._loop(node, flow, None)
+
+    def _exec_Break(self, node: ast.Break, flow: Flow) -> None:
+        if self._breaks:
+            self._breaks[-1].append(flow)
+
+    def _exec_Continue(self, node: ast.Continue, flow: Flow) -> None:
+        if self._breaks:
+            self._breaks[-1].append(flow)
+
+    def _exec_With(self, node: ast.With | ast.AsyncWith, flow: Flow) -> Flow | None:
+        for item in node.items:
+            value = self.expression(item.context_expr, flow, node)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, value, flow, item.context_expr)
+        caught = self._caught
+        if any(is_suppress(item.context_expr) for item in node.items):
+            names = {name for item in node.items if is_suppress(item.context_expr) for name in exception_names(item.context_expr)}
+            self._caught = caught | names
+        after = self.block(node.body, flow)
+        if self._caught is not caught:
+            self._caught = caught
+            return merge([after, flow]) if after is None else after
+        return after
+
+    _exec_AsyncWith = _exec_With
+
+    def _exec_Return(self, node: ast.Return, flow: Flow) -> None:
+        value = self.expression(node.value, flow, node) if node.value is not None else (NoneValue(),)
+        if self._function is not None:
+            self.records.returns[id(node)] = ReturnUse(node, value, self.place(flow))
+            merged = join(self._function.returns, value) if self._function.returns else value
+            if merged != self._function.returns:
+                self._function.returns = merged
+                if any(isinstance(atom, LESSONS) for atom in merged):
+                    self.changed.add(("return", self._function.name))
+
+    def _exec_Raise(self, node: ast.Raise, flow: Flow) -> None:
+        self._eval_children(node, flow)
+
+    def _exec_Assert(self, node: ast.Assert, flow: Flow) -> Flow | None:
+        when_true, _ = self.branch(node.test, flow, node)
+        if node.msg is not None:
+            self.expression(node.msg, flow, node)
+        if when_true is None and self.records.guards.get(id(node.test)) is None:
+            return flow
+        return when_true
+
+    def _exec_Global(self, node: ast.Global, flow: Flow) -> Flow:
+        return flow
+
+    _exec_Nonlocal = _exec_Global
+
+    def _exec_Match(self, node: ast.Match, flow: Flow) -> Flow | None:
+        self.expression(node.subject, flow, node)
+        ends: list[Flow | None] = []
+        for case in node.cases:
+            inner = flow.copy()
+            for name in (item.name for item in ast.walk(case.pattern) if isinstance(item, (ast.MatchAs, ast.MatchStar))):
+                if name:
+                    inner.bind(name, UNKNOWN)
+            if case.guard is not None:
+                when_true, _ = self.branch(case.guard, inner, node)
+                if when_true is None:
+                    continue
+                inner = when_true
+            ends.append(self.block(case.body, inner))
+        return merge([*ends, flow])
+
+    # -- try --------------------------------------------------------------------------------------------------------
+
+    def _exec_Try(self, node: ast.Try, flow: Flow) -> Flow | None:
+        before = flow.copy()
+        names = {name for handler in node.handlers if is_guard(handler, node) for name in handler_names(handler)}
+        caught, self._caught = self._caught, self._caught | frozenset(names)
+        self._missing.append(ReleaseSet(0))
+        after_body = self.block(node.body, flow)
+        missing = self._missing.pop()
+        self._caught = caught
+        if after_body is not None:
+            after_body = self.block(node.orelse, after_body)
+        ends: list[Flow | None] = [after_body]
+        partial = merge([before.copy(), after_body.copy()]) if after_body is not None else before.copy()
+        for handler in node.handlers:
+            start = partial.copy() if partial is not None else before.copy()
+            start.releases = before.releases
+            if missing and self._decided(handler, node):
+                start.releases = before.releases & missing
+                start.names = dict(before.names)
+            if handler.name:
+                start.bind(handler.name, UNKNOWN)
+            if handler.type is not None:
+                self.expression(handler.type, start, node)
+            if start.releases:
+                ends.append(self.block(handler.body, start))
+        result = merge(ends)
+        if node.finalbody:
+            final = self.block(node.finalbody, result if result is not None else before.copy())
+            result = final if result is not None else None
+        return result
+
+    _exec_TryStar = _exec_Try
+
+    def _decided(self, handler: ast.ExceptHandler, node: ast.Try) -> bool:
+        """True where the handler runs for the missing names of the body alone, as far as anyone can tell."""
+        return bool(handler_names(handler) & (IMPORT_ERRORS | ATTRIBUTE_ERRORS)) and len(node.body) <= 6
+
+    def note_missing(self, releases: ReleaseSet, flow: Flow, errors: frozenset[str]) -> None:
+        """Inside a ``try`` that handles the error: the rest of its body runs only where the name exists."""
+        if self._missing and self._caught & errors:
+            gone = flow.releases & releases
+            self._missing[-1] |= gone
+            flow.releases = flow.releases - gone
+
+    # -- imports ----------------------------------------------------------------------------------------------------
+
+    def _exec_Import(self, node: ast.Import, flow: Flow) -> Flow | None:
+        for alias in node.names:
+            if alias.asname:
+                flow.bind(alias.asname, (Symbol(alias.name),))
+            else:
+                root = alias.name.split(".")[0]
+                flow.bind(root, (Symbol(root),))
+            if alias.name.split(".")[0] == "transformers":
+                bound = alias.asname or alias.name.split(".")[0]
+                self._record_import(node, alias, alias.name, bound, flow)
+        return flow if flow.releases else None
+
+    def _record_import(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, qualified: str, bound: str, flow: Flow) -> None:
+        self.records.imports[id(alias)] = ImportUse(alias, node, qualified, bound, self.place(flow))
+        if self.timeline.knows(qualified):
+            self.note_missing(self.timeline.all - self.timeline.importable(qualified), flow, IMPORT_ERRORS)
+
+    def _exec_ImportFrom(self, node: ast.ImportFrom, flow: Flow) -> Flow | None:
+        module = self.absolute_module(node)
+        for alias in node.names:
+            if alias.name == "*":
+                self.star_import = self.star_import or module.split(".")[0] == "transformers"
+                continue
+            bound = alias.asname or alias.name
+            qualified = f"{module}.{alias.name}"
+            if module.split(".")[0] == "transformers":
+                flow.bind(bound, (Symbol(qualified),))
+                self._record_import(node, alias, qualified, bound, flow)
+                if not flow.releases:
+                    return None
+                continue
+            flow.bind(bound, self._project_name(node, module, alias.name))
+        return flow
+
+    def absolute_module(self, node: ast.ImportFrom) -> str:
+        """The module of a from-import; relative ones are resolved where that is possible."""
+        module = node.module or ""
+        if node.level == 0:
+            return module
+        parts = self._package.split(".") if self._package else []
+        if self.path.stem == "__init__":
+            parts = [*parts, "__init__"]
+        if len(parts) > node.level or (parts and len(parts) == node.level and module):
+            base = parts[: len(parts) - node.level]
+            absolute = ".".join([*base, module] if module else base)
+            if absolute.split(".")[0] == "transformers":
+                return absolute
+        if node.level >= 2 and module in TRANSFORMERS_MODULES:
+            if self.project.module_path(self.path, module, node.level) is None:
+                self.uses_transformers = True
+                return f"transformers.{module}"
+        return "." * node.level + module
+
+    def _project_name(self, node: ast.ImportFrom, module: str, name: str) -> Value:
+        """What a name imported from the project is, where its own module says so."""
+        fallback: Value = (Symbol(f"{module}.{name}"),) if node.level == 0 else UNKNOWN
+        if not WORTH_FOLLOWING.search(name) and not WORTH_FOLLOWING.search(node.module or ""):
+            return fallback
+        if node.level == 0 and (not module or module.split(".")[0] in sys_modules()):
+            return fallback
+        path = self.project.module_path(self.path, node.module or "", node.level)
+        if path is None and node.level and not node.module:
+            path = self.project.module_path(self.path, name, node.level)
+            return fallback if path is None else UNKNOWN
+        if path is None:
+            return fallback
+        return self.exported(path, name) or fallback
+
+    def exported(self, path: Path, name: str) -> Value:
+        """The value of a name at the top level of another module of the project."""
+        if path in self._following:
+            return ()
+        if path not in self.dependencies:
+            self.dependencies.append(path)
+        exports = self.project.exports.get((path, self.target))
+        if exports is None:
+            exports = self._shallow(path)
+            self.project.exports[(path, self.target)] = exports
+        return exports.get(name, ())
+
+    def _shallow(self, path: Path) -> dict[str, Value]:
+        tree = self.project.tree(path)
+        if tree is None or len(self._following) > 6:
+            return {}
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return {}
+        inner = Walk(text, tree, path, self.target, self.project, self.timeline)
+        inner._following = self._following | {path}
+        inner.survey_imports()
+        try:
+            inner.run_module()
+        except (RecursionError, IndexError):
+            return {}
+        self.dependencies.extend(item for item in inner.dependencies if item not in self.dependencies)
+        return inner.module_flow.names
+
+    # -- functions and classes --------------------------------------------------------------------------------------
+
+    def _exec_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, flow: Flow) -> Flow:
+        for decorator in node.decorator_list:
+            self.expression(decorator, flow, node)
+        for default in (*node.args.defaults, *(item for item in node.args.kw_defaults if item is not None)):
+            self.expression(default, flow, node)
+        owner = self._owner if self._in_class_body else None
+        prefix = owner.qualname + "." if owner is not None else (self._function.qualname + "." if self._function else "")
+        info = self._known_function(node, prefix + node.name, owner)
+        info.releases = flow.releases
+        if owner is not None:
+            owner.methods[node.name] = info
+        flow.bind(node.name, (LocalFunction(info),))
+        self._closures[id(node)] = flow
+        self.records.functions[id(node)] = FunctionUse(info, self.place(flow))
+        return flow
+
+    _exec_AsyncFunctionDef = _exec_FunctionDef
+
+    def _known_function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, owner: ClassInfo | None
+    ) -> FunctionInfo:
+        for info in self.functions:
+            if info.node is node:
+                return info
+        info = FunctionInfo(node, qualname, owner, self._function)
+        self.functions.append(info)
+        return info
+
+    _in_class_body = False
+
+    def _exec_ClassDef(self, node: ast.ClassDef, flow: Flow) -> Flow:
+        for decorator in node.decorator_list:
+            self.expression(decorator, flow, node)
+        bases = []
+        for base in node.bases:
+            value = self.expression(base, flow, node)
+            self.record_symbols(base, value, "base", flow)
+            bases.append(value)
+        for keyword in node.keywords:
+            self.expression(keyword.value, flow, node)
+        known = next((info for info in self.classes if info.node is node), None)
+        info = known or ClassInfo(node, node.name)
+        info.bases = tuple(bases)
+        info.releases = flow.releases
+        if known is None:
+            self.classes.append(info)
+        flow.bind(node.name, (LocalClass(info),))
+        self.records.classes[id(node)] = ClassUse(info, self.place(flow))
+        outer = (self._owner, self._in_class_body, self._statement)
+        self._owner, self._in_class_body = info, True
+        inner = flow.copy()
+        before = set(inner.names)
+        after = self.block(node.body, inner)
+        self._owner, self._in_class_body, self._statement = outer
+        for name, value in (after or inner).names.items():
+            if name not in before and name[0] not in "?" and "." not in name and not isinstance(value[0], LocalFunction):
+                info.attributes.setdefault(name, value)
+        return flow
+
+    def run_function(self, info: FunctionInfo) -> None:
+        """Walks one function with what is known of its parameters."""
+        outer = (self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks)
+        self._function, self._owner, self._caught, self._in_class_body = info, info.owner or self._enclosing_owner(info), frozenset(), False
+        self._loop_depth, self._breaks = 0, []
+        self._statement = info.node
+        closure = self._closures.get(id(info.node))
+        names = dict(closure.names) if closure is not None and (info.parent is not None) else {}
+        flow = Flow(names, info.releases)
+        self._bind_parameters(info, flow)
+        if info.node.returns is not None:
+            promised = self.annotation(info.node.returns, flow)
+            if promised and not info.returns and any(isinstance(atom, (CacheObject, LegacyCache)) for atom in promised):
+                info.returns = promised
+                self.changed.add(("return", info.name))
+        self.block(info.node.body, flow)
+        self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks = outer
+
+    def _enclosing_owner(self, info: FunctionInfo) -> ClassInfo | None:
+        parent = info.parent
+        while parent is not None:
+            if parent.owner is not None:
+                return parent.owner
+            parent = parent.parent
+        return None
+
+    def _bind_parameters(self, info: FunctionInfo, flow: Flow) -> None:
+        arguments = info.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults: dict[str, ast.expr] = {}
+        for arg, default in zip(reversed(positional), reversed(arguments.defaults), strict=False):
+            defaults[arg.arg] = default
+        for arg, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            if keyword_default is not None:
+                defaults[arg.arg] = keyword_default
+        markers = self._usage_markers(info)
+        for position, arg in enumerate((*positional, *arguments.kwonlyargs)):
+            if position == 0 and info.owner is not None and not info.is_static and arg in positional:
+                flow.bind(arg.arg, self._self_value(info))
+                if arg.annotation is not None:
+                    self.annotation(arg.annotation, flow)
+                continue
+            flow.bind(arg.arg, self._parameter(info, arg, defaults.get(arg.arg), flow, markers))
+        if arguments.vararg is not None:
+            flow.bind(arguments.vararg.arg, (Sequence(UNKNOWN, is_tuple=True),))
+        if arguments.kwarg is not None:
+            hook = self.is_hook(info)
+            flow.bind(arguments.kwarg.arg, (ModelKwargs(hook),))
+
+    def _self_value(self, info: FunctionInfo) -> Value:
+        owner = info.owner
+        assert owner is not None
+        if any(isinstance(item, ast.Name) and item.id == "classmethod" for item in info.node.decorator_list):
+            return (LocalClass(owner),)
+        base = self.cache_base(owner)
+        if base is not None:
+            if not owner.bases_known():
+                return UNKNOWN
+            return (CacheObject(base, source="self", local_class=owner, origin=self.origin(owner.node, f"`{owner.name}` is a {base.rpartition('.')[2]}")),)
+        return (Instance(owner),)
+
+    def is_hook(self, info: FunctionInfo) -> bool:
+        """True for the methods that transformers itself calls with a cache object."""
+        if info.owner is None or info.name not in HOOKS:
+            return False
+        return any(is_hook_owner(base) or is_layer_class(base) for base in info.owner.foreign_bases())
+
+    def _parameter(
+        self, info: FunctionInfo, arg: ast.arg, default: ast.expr | None, flow: Flow, markers: dict[str, str]
+    ) -> Value:
+        annotated = self.annotation(arg.annotation, flow) if arg.annotation is not None else ()
+        passed = info.arguments.get(arg.arg, ())
+        optional: Value = (NoneValue(),) if isinstance(default, ast.Constant) and default.value is None else ()
+        if arg.arg in CACHE_NAMES | CACHE_OUTPUT_KEYS and self.is_hook(info):
+            origin = self.origin(arg, f"transformers passes a cache to `{info.name}`")
+            hooked = CacheObject(CACHE, Certainty.PROVEN, "hook", origin=origin)
+            return join(
+                tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,), optional
+            )
+        if any(isinstance(atom, (CacheObject, LegacyCache, Model, Instance, ModelOutput, Sequence, Config)) for atom in annotated):
+            return join(annotated, optional)
+        if any(isinstance(atom, LESSONS) for atom in passed):
+            return join(tuple(atom for atom in passed if not isinstance(atom, Unknown)), optional)
+        if arg.annotation is not None and not is_open_annotation(arg.annotation):
+            return join(annotated, optional) or UNKNOWN
+        if arg.arg in markers and not self.foreign_engine:
+            certainty = Certainty.CONTEXT
+            origin = self.origin(arg, f"a parameter that is used as a cache (`{markers[arg.arg]}`)")
+            return join((CacheObject(CACHE, certainty, "usage", origin=origin),), optional)
+        return join(self.conventional(arg.arg, arg), optional)
+
+    def conventional(self, name: str, node: ast.AST) -> Value:
+        """What a parameter of this name usually is."""
+        if self.foreign_engine:
+            return UNKNOWN
+        if name in CACHE_NAMES and self.uses_transformers:
+            return (CacheObject(CACHE, Certainty.CONTEXT, "parameter", origin=self.origin(node, f"a parameter named `{name}`")),)
+        if name in CACHE_NAMES or name in LOOSE_CACHE_NAMES:
+            return (
+                Unknown(),
+                CacheObject(CACHE, Certainty.NAMED, "parameter", origin=self.origin(node, f"a parameter named `{name}`")),
+            )
+        if name in MODEL_KWARGS_NAMES:
+            return (ModelKwargs(),)
+        if name == "generation_config":
+            return (GenerationConfigValue(),)
+        if name in ("config", "model_config", "cfg"):
+            return (Config(),)
+        if MODEL_NAMES.search(name):
+            certainty = Certainty.CONTEXT if self.uses_transformers else Certainty.NAMED
+            return (Model(certainty, origin=self.origin(node, f"a parameter named `{name}`")),)
+        return UNKNOWN
+
+    def _usage_markers(self, info: FunctionInfo) -> dict[str, str]:
+        """Parameters with a cache-like name that the body uses as only a cache can be used."""
+        candidates = {
+            arg.arg
+            for arg in info.parameters()
+            if arg.arg in CACHE_NAMES or arg.arg in LOOSE_CACHE_NAMES or arg.arg.endswith("_cache")
+        }
+        if not candidates:
+            return {}
+        found: dict[str, str] = {}
+        for node in ast.walk(info.node):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in candidates:
+                if node.attr in PROOF_MEMBERS:
+                    found.setdefault(node.value.id, f"{node.value.id}.{node.attr}")
+            elif isinstance(node, ast.Call):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                for keyword in node.keywords:
+                    if keyword.arg in ("cache", "past_key_values") and isinstance(keyword.value, ast.Name) and keyword.value.id in candidates:
+                        if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
+                            found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
+        return found
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+def is_open_annotation(node: ast.expr) -> bool:
+    """True for annotations that say nothing: ``Any``, ``object``, ``Optional[Any]``."""
+    if isinstance(node, ast.Subscript):
+        return is_open_annotation(node.slice)
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name in ("Any", "object")
+
+
+def is_suppress(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name == "suppress"
+
+
+def exception_names(node: ast.expr) -> set[str]:
+    assert isinstance(node, ast.Call)
+    return {item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "") for item in node.args}
+
+
+def handler_names(handler: ast.ExceptHandler) -> frozenset[str]:
+    """Names of the exceptions a handler takes."""
+    if handler.type is None:
+        return frozenset({"BaseException", "Exception"})
+    nodes = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return frozenset(item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "") for item in nodes)
+
+
+def is_guard(handler: ast.ExceptHandler, node: ast.Try) -> bool:
+    """True where the handler goes on in another way; one that raises again, or that nets everything around a long
+    body, is no guard for the single use."""
+    if handler.body and isinstance(handler.body[-1], ast.Raise):
+        return False
+    broad = bool(handler_names(handler) & {"Exception", "BaseException"})
+    return not (broad and len(node.body) > 4)
+
+
+def sys_modules() -> frozenset[str]:
+    import sys
+
+    return sys.stdlib_module_names
+
+
+def analyse(region: Region, path: Path, target: ReleaseSet, project: Project, timeline: Timeline) -> Facts:
+    """The facts of one region.
+
+    Raises SyntaxError where the text does not parse and RecursionError where it is nested too deeply.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(region.text)
+    walk = Walk(region.text, tree, path, target, project, timeline)
+    walk.run()
+    return walk.facts(region.kind)
+
+

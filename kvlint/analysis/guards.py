@@ -1,0 +1,328 @@
+"""Conditions: which releases and which alternatives of a value each branch is left with."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from kvlint.analysis.calls import Calls
+from kvlint.analysis.facts import GuardUse, TestUse
+from kvlint.analysis.names import looks_like_cache, version_of_name
+from kvlint.analysis.recorder import Flow, merge, path_of
+from kvlint.analysis.values import (
+    CACHE,
+    Atom,
+    CacheObject,
+    Certainty,
+    HasMember,
+    Instance,
+    Items,
+    LayerPair,
+    LegacyCache,
+    Literal,
+    LocalClass,
+    Mapping,
+    NoneValue,
+    PerRelease,
+    Sequence,
+    Symbol,
+    Truth,
+    Unknown,
+    Value,
+    literal,
+)
+from kvlint.analysis.versions import compare_each
+from kvlint.releases import ReleaseSet
+
+SWAPPED = {"Lt": "Gt", "LtE": "GtE", "Gt": "Lt", "GtE": "LtE", "Eq": "Eq", "NotEq": "NotEq"}
+
+
+@dataclass(frozen=True, slots=True)
+class TestedClasses:
+    """The second argument of ``isinstance``, sorted by what it means here."""
+
+    __test__ = False
+
+    caches: tuple[str, ...]
+    has_tuple: bool
+    has_other: bool
+
+
+class Guards(Calls):
+    """Splits a flow at a condition."""
+
+    def branch(
+        self, test: ast.expr, flow: Flow, owner: ast.AST, evaluate: bool = True
+    ) -> tuple[Flow | None, Flow | None]:
+        """The flows on which *test* is true and false; None for one that no release in force can take."""
+        if isinstance(test, ast.BoolOp):
+            return self._branch_bool(test, flow, owner)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            when_true, when_false = self.branch(test.operand, flow, owner, evaluate)
+            return when_false, when_true
+        value = self.expression(test, flow, owner)
+        if isinstance(test, ast.NamedExpr):
+            return self._branch_truth(test.target, value, flow, owner)
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            split = self._branch_compare(test, value, flow, owner)
+            if split is not None:
+                return split
+        if isinstance(test, ast.Call):
+            split = self._branch_call(test, value, flow)
+            if split is not None:
+                return split
+        return self._branch_truth(test, value, flow, owner)
+
+    def _branch_bool(self, test: ast.BoolOp, flow: Flow, owner: ast.AST) -> tuple[Flow | None, Flow | None]:
+        going: Flow | None = flow
+        left: list[Flow | None] = []
+        wants_true = isinstance(test.op, ast.And)
+        for item in test.values:
+            if going is None or not going.releases:
+                break
+            when_true, when_false = self.branch(item, going, owner)
+            left.append(when_false if wants_true else when_true)
+            going = when_true if wants_true else when_false
+        done = merge(left)
+        return (going, done) if wants_true else (done, going)
+
+    def _split(self, flow: Flow, releases: ReleaseSet, test: ast.expr) -> tuple[Flow | None, Flow | None]:
+        self.records.guards[id(test)] = GuardUse(test, releases, self.place(flow))
+        yes, no = flow.copy(), flow.copy()
+        yes.releases = flow.releases & releases
+        no.releases = flow.releases - releases
+        return (yes if yes.releases else None), (no if no.releases else None)
+
+    def _branch_truth(
+        self, test: ast.expr, value: Value, flow: Flow, owner: ast.AST
+    ) -> tuple[Flow | None, Flow | None]:
+        if len(value) == 1 and isinstance(value[0], Truth):
+            return self._split(flow, value[0].releases, test)
+        if value and all(isinstance(atom, (Truth, Literal)) for atom in value) and len(value) > 1:
+            return self._split(flow, self._restricted_truth(value), test)
+        if len(value) == 1 and isinstance(value[0], HasMember):
+            yes = flow.copy()
+            yes.know_member(value[0].path, value[0].name)
+            return yes, flow.copy()
+        if len(value) == 1 and isinstance(value[0], Literal):
+            if isinstance(value[0].value, bool) or value[0].value == 1:
+                return (flow.copy(), None) if value[0].value else (None, flow.copy())
+        if isinstance(test, ast.Name) and test.id == "TYPE_CHECKING" or isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING":
+            return flow.copy(), flow.copy()
+        if isinstance(test, (ast.Name, ast.Attribute)) and all(isinstance(atom, Unknown) for atom in value):
+            by_name = version_of_name(test.id if isinstance(test, ast.Name) else test.attr)
+            if by_name is not None:
+                return self._split(flow, self.timeline.compare(*by_name), test)
+        self._record_test(test, test, value, "truth", flow, owner)
+        yes, no = flow.copy(), flow.copy()
+        path = path_of(test)
+        if path:
+            kept = tuple(atom for atom in value if not isinstance(atom, NoneValue))
+            if kept != value and kept:
+                yes.names[path] = kept
+                self._narrow_releases(yes, kept)
+            if not kept and value:
+                return None, no
+        return (yes if yes.releases else None), no
+
+    def _restricted_truth(self, value: Value) -> ReleaseSet:
+        """Where a value that differs by release is true."""
+        result = ReleaseSet(0)
+        for atom in value:
+            if isinstance(atom, Truth):
+                result |= atom.releases & atom.when
+            elif isinstance(atom, Literal) and atom.value:
+                result |= atom.when & self.timeline.all
+        return result
+
+    def _narrow_releases(self, flow: Flow, value: Value) -> None:
+        """Leaves only releases on which one of the alternatives can be there."""
+        possible = ReleaseSet(0)
+        for atom in value:
+            possible |= atom.when
+        flow.releases &= possible
+
+    def _record_test(
+        self, test: ast.expr, subject: ast.expr, value: Value, kind: str, flow: Flow, owner: ast.AST, negated: bool = False
+    ) -> None:
+        if any(isinstance(atom, CacheObject) for atom in value):
+            self.records.tests[id(test)] = TestUse(test, subject, value, kind, self.place(flow), owner, negated)
+
+    # -- comparisons ------------------------------------------------------------------------------------------------
+
+    def version_truth(self, node: ast.Compare, left: Value, rights: tuple[Value, ...]) -> ReleaseSet | None:
+        if len(rights) == 1:
+            return self._compare_pair(type(node.ops[0]).__name__, left, rights[0])
+        parts: list[ReleaseSet] = []
+        operands = (left, *rights)
+        for position, op in enumerate(node.ops):
+            part = self._compare_pair(type(op).__name__, operands[position], operands[position + 1])
+            if part is None:
+                return None
+            parts.append(part)
+        result = parts[0]
+        for part in parts[1:]:
+            result &= part
+        return result
+
+    def _compare_pair(self, op: str, left: Value, right: Value) -> ReleaseSet | None:
+        if len(left) != 1 or len(right) != 1:
+            return None
+        if isinstance(left[0], PerRelease):
+            constant = constant_of(right)
+            return compare_each(op, left[0].values, constant) if constant is not None else None
+        if isinstance(right[0], PerRelease) and op in SWAPPED:
+            constant = constant_of(left)
+            return compare_each(SWAPPED[op], right[0].values, constant) if constant is not None else None
+        if isinstance(left[0], Truth) and op in ("Is", "Eq") and isinstance(literal(right), bool):
+            return left[0].releases if literal(right) else self.timeline.all - left[0].releases
+        return None
+
+    def _branch_compare(
+        self, test: ast.Compare, value: Value, flow: Flow, owner: ast.AST
+    ) -> tuple[Flow | None, Flow | None] | None:
+        if len(value) == 1 and isinstance(value[0], Truth):
+            return self._split(flow, value[0].releases, test)
+        op, right = test.ops[0], test.comparators[0]
+        if isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) and isinstance(right, ast.Constant) and right.value is None:
+            subject = test.left.target if isinstance(test.left, ast.NamedExpr) else test.left
+            negative = isinstance(op, (ast.IsNot, ast.NotEq))
+            return self._branch_none(test, subject, flow, owner, negative)
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(test.left, ast.Constant) and isinstance(test.left.value, str):
+            yes, no = flow.copy(), flow.copy()
+            yes.know_member("", test.left.value)
+            path = path_of(right)
+            if path:
+                yes.know_member(path, test.left.value)
+            return (yes, no) if isinstance(op, ast.In) else (no, yes)
+        return None
+
+    def _branch_none(
+        self, test: ast.Compare, subject: ast.expr, flow: Flow, owner: ast.AST, negative: bool
+    ) -> tuple[Flow | None, Flow | None]:
+        value = self.expression(subject, flow, test)
+        kind = "is-not-none" if negative else "is-none"
+        self._record_test(test, subject, value, kind, flow, owner)
+        some, none = flow.copy(), flow.copy()
+        path = path_of(subject)
+        kept = tuple(atom for atom in value if not isinstance(atom, NoneValue))
+        nothing = tuple(atom for atom in value if isinstance(atom, NoneValue))
+        if path:
+            if kept != value:
+                some.names[path] = kept
+            if kept:
+                self._narrow_releases(some, kept)
+            none.names[path] = nothing or (NoneValue(),)
+            if nothing and not any(isinstance(atom, Unknown) for atom in value):
+                self._narrow_releases(none, nothing)
+        some_flow = some if some.releases and (kept or not value) else None
+        none_flow = none if none.releases else None
+        return (some_flow, none_flow) if negative else (none_flow, some_flow)
+
+    # -- isinstance, hasattr ----------------------------------------------------------------------------------------
+
+    def _branch_call(self, test: ast.Call, value: Value, flow: Flow) -> tuple[Flow | None, Flow | None] | None:
+        if not isinstance(test.func, ast.Name):
+            return None
+        if test.func.id == "isinstance" and len(test.args) == 2:
+            classes = self.tested_classes(test.args[1], flow)
+            if classes is None:
+                return None
+            subject = self.expression(test.args[0], flow, test)
+            path = path_of(test.args[0])
+            yes, no = flow.copy(), flow.copy()
+            if path:
+                yes.names[path] = narrow_to(subject, classes, path, self, test)
+                no.names[path] = narrow_from(subject, classes, path)
+            return yes, no
+        return None
+
+    def tested_classes(self, node: ast.expr, flow: Flow) -> TestedClasses | None:
+        """What an ``isinstance`` asks for; None where nothing about caches or tuples is asked."""
+        nodes = list(node.elts) if isinstance(node, ast.Tuple) else [node]
+        if isinstance(node, ast.BinOp):
+            nodes = flatten_union(node)
+        caches: list[str] = []
+        has_tuple = has_other = False
+        for item in nodes:
+            value = self.expression(item, flow, node if item is not node else None)
+            if isinstance(item, ast.Name) and item.id in ("tuple", "list", "Tuple", "List", "Sequence", "Iterable"):
+                has_tuple = True
+                continue
+            found = False
+            for atom in value:
+                cls = self.library.cache_class(atom.name) if isinstance(atom, Symbol) else None
+                if isinstance(atom, LocalClass):
+                    cls = self.cache_base(atom.info)
+                if cls is not None:
+                    caches.append(cls)
+                    found = True
+            has_other = has_other or not found
+        if not caches and not has_tuple and not has_other:
+            return None
+        return TestedClasses(tuple(caches), has_tuple, has_other)
+
+
+def constant_of(value: Value) -> object:
+    """A constant, or a tuple of constants, to compare with; None for anything else."""
+    found = literal(value)
+    if found is not None:
+        return found
+    if len(value) == 1 and isinstance(value[0], Items):
+        parts = [literal(item) for item in value[0].items]
+        if all(part is not None for part in parts):
+            return tuple(parts) if value[0].is_tuple else list(parts)
+    return None
+
+
+def flatten_union(node: ast.expr) -> list[ast.expr]:
+    """The members of ``A | B | C``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return flatten_union(node.left) + flatten_union(node.right)
+    return [node]
+
+
+def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, test: ast.Call) -> Value:
+    """The alternatives of *value* that are instances of *classes*."""
+    kept: list[Atom] = []
+    origin = walk.origin(test, "tested with isinstance here")
+    target = classes.caches[0] if len(classes.caches) == 1 else CACHE
+    for atom in value:
+        if isinstance(atom, CacheObject):
+            if classes.caches:
+                cls = target if atom.cls == CACHE else atom.cls
+                kept.append(replace(atom, cls=cls, certainty=Certainty.PROVEN, source="isinstance", origin=atom.origin or origin))
+            elif classes.has_tuple and atom.certainty < Certainty.PROVEN:
+                kept.append(LegacyCache("isinstance"))
+            elif classes.has_tuple:
+                kept.append(LegacyCache("isinstance"))
+        elif isinstance(atom, (LegacyCache, Items, Sequence, LayerPair)):
+            if classes.has_tuple:
+                kept.append(atom)
+        elif isinstance(atom, Unknown):
+            if classes.caches:
+                kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))
+            elif classes.has_tuple:
+                kept.append(LegacyCache("isinstance") if looks_like_cache(path.rpartition(".")[2]) else Sequence((Unknown(),)))
+        elif isinstance(atom, (Instance, Mapping)) and classes.has_other:
+            kept.append(atom)
+    if classes.has_other and not kept:
+        kept.append(Unknown())
+    return tuple(kept) or (Unknown(),)
+
+
+def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
+    """The alternatives of *value* that are not instances of *classes*."""
+    kept: list[Atom] = []
+    removed_cache = False
+    for atom in value:
+        if isinstance(atom, CacheObject) and classes.caches:
+            if CACHE in classes.caches or atom.cls in classes.caches:
+                removed_cache = True
+                continue
+        if isinstance(atom, (LegacyCache, Items, Sequence)) and classes.has_tuple:
+            continue
+        kept.append(atom)
+    if removed_cache and not any(not isinstance(atom, (Unknown, NoneValue)) for atom in kept):
+        kept = [atom for atom in kept if isinstance(atom, NoneValue)] + [LegacyCache("isinstance")]
+    return tuple(kept) or (Unknown(),)

@@ -1,0 +1,50 @@
+"""What dotted names of transformers (and of a few companions) mean to the analysis."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kvlint.timeline import Timeline
+
+MODEL_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditionalGeneration", "Model", "LMHeadModel")
+HOOK_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+
+
+class Library:
+    """Answers about imported names; wraps the timeline and remembers the answers of one region."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.cache_class = lru_cache(maxsize=None)(self._cache_class)
+
+    def _cache_class(self, qualified: str) -> str | None:
+        """The canonical name of a cache class of transformers, or None for any other name."""
+        if not qualified.startswith("transformers."):
+            return None
+        canonical = self.timeline.canonical(qualified) or qualified
+        return canonical if self.timeline.is_cache_class(canonical) else None
+
+
+def is_torch_model_class(qualified: str) -> bool:
+    """True for a PyTorch model class of transformers (by its name; TensorFlow and Flax classes are not)."""
+    if not qualified.startswith("transformers."):
+        return False
+    name = qualified.rpartition(".")[2]
+    if name.startswith(("TF", "Flax")) or not name[:1].isupper():
+        return False
+    if name.endswith(("Config", "Tokenizer", "TokenizerFast", "Processor", "Output")):
+        return False
+    return name.startswith("AutoModel") or any(base in name for base in MODEL_BASES)
+
+
+def is_hook_owner(qualified: str) -> bool:
+    """True for a base class whose ``forward`` and generation hooks the library calls with a cache object."""
+    return is_torch_model_class(qualified)
+
+
+def is_layer_class(qualified: str) -> bool:
+    """True for decoder layers and attention modules of transformers, by their name."""
+    if not qualified.startswith("transformers."):
+        return False
+    name = qualified.rpartition(".")[2]
+    return name.endswith(("Attention", "DecoderLayer", "Block", "FlashAttention2", "SdpaAttention"))

@@ -1,0 +1,220 @@
+"""State of one walk: the flow through the code, and the facts recorded on the way."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kvlint.analysis.facts import Facts, Place
+from kvlint.analysis.library import Library
+from kvlint.analysis.positions import LineIndex
+from kvlint.analysis.project import Project
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.values import NONE, UNKNOWN, Unknown, Value, join, restrict
+from kvlint.findings import Origin
+from kvlint.releases import ReleaseSet
+from kvlint.timeline import Timeline
+
+MEMBER_MARK = "?"
+"""Prefix of the flow's keys that say "this path has this member" (never a Python name)."""
+
+
+@dataclass(slots=True)
+class Flow:
+    """What is known on one path through the code: the values of names and dotted paths, and the releases that reach it."""
+
+    names: dict[str, Value]
+    releases: ReleaseSet
+
+    def copy(self) -> Flow:
+        return Flow(dict(self.names), self.releases)
+
+    def bind(self, path: str, value: Value) -> None:
+        """Gives a name or dotted path a new value and forgets everything that was reached through the old one."""
+        self.forget(path)
+        self.names[path] = value
+
+    def forget(self, path: str) -> None:
+        stale = [key for key in self.names if key.startswith((path + ".", path + "[", MEMBER_MARK + path + "."))]
+        for key in stale:
+            del self.names[key]
+        self.names.pop(path, None)
+
+    def know_member(self, path: str, name: str) -> None:
+        self.names[f"{MEMBER_MARK}{path}.{name}"] = UNKNOWN
+
+    def knows_member(self, path: str, name: str) -> bool:
+        return f"{MEMBER_MARK}{path}.{name}" in self.names
+
+
+def merge(flows: list[Flow | None]) -> Flow | None:
+    """The flow after several branches: values of either, the releases of all."""
+    alive = [flow for flow in flows if flow is not None and flow.releases]
+    if not alive:
+        return None
+    if len(alive) == 1:
+        return alive[0]
+    releases = ReleaseSet(0)
+    for flow in alive:
+        releases |= flow.releases
+    narrowed = any(flow.releases != releases for flow in alive)
+    names: dict[str, Value] = {}
+    first, rest = alive[0], alive[1:]
+    for key, value in first.names.items():
+        if all(other.names.get(key) is value for other in rest):
+            names[key] = value
+    for flow in alive:
+        for key in flow.names:
+            if key in names:
+                continue
+            if key[0] == MEMBER_MARK:
+                if all(key in other.names for other in alive):
+                    names[key] = UNKNOWN
+                continue
+            is_path = "." in key or "[" in key
+            if is_path and not all(key in other.names for other in alive):
+                continue
+            parts = []
+            for other in alive:
+                part = other.names.get(key)
+                if part is None:
+                    continue
+                parts.append(restrict(part, other.releases) if narrowed else part)
+            names[key] = join(*parts) or UNKNOWN
+    return Flow(names, releases)
+
+
+@dataclass(slots=True)
+class Records:
+    """Facts of the current pass, keyed by node so that a later visit of the same place replaces an earlier one."""
+
+    imports: dict[int, Any] = field(default_factory=dict)
+    symbols: dict[int, Any] = field(default_factory=dict)
+    attributes: dict[int, Any] = field(default_factory=dict)
+    subscripts: dict[int, Any] = field(default_factory=dict)
+    iterations: dict[tuple[int, str], Any] = field(default_factory=dict)
+    calls: dict[int, Any] = field(default_factory=dict)
+    tests: dict[int, Any] = field(default_factory=dict)
+    compares: dict[int, Any] = field(default_factory=dict)
+    functions: dict[int, Any] = field(default_factory=dict)
+    classes: dict[int, Any] = field(default_factory=dict)
+    returns: dict[int, Any] = field(default_factory=dict)
+    assigns: dict[int, Any] = field(default_factory=dict)
+    guards: dict[int, Any] = field(default_factory=dict)
+
+
+class Recorder:
+    """What every part of the walk shares: the text, the library, the records, the place where the walk stands."""
+
+    def __init__(
+        self, text: str, tree: ast.Module, path: Path, target: ReleaseSet, project: Project, timeline: Timeline
+    ) -> None:
+        self.text = text
+        self.tree = tree
+        self.path = path
+        self.target = target
+        self.project = project
+        self.timeline = timeline
+        self.library = Library(timeline)
+        self.index = LineIndex(text)
+        self.records = Records()
+        self.functions: list[FunctionInfo] = []
+        self.classes: list[ClassInfo] = []
+        self.dependencies: list[Path] = []
+        self.uses_transformers = False
+        self.foreign_engine = False
+        self.in_transformers = False
+        self.star_import = False
+        self.module_flow = Flow({}, target)
+        self._statement: ast.stmt = tree.body[0] if tree.body else ast.Pass(lineno=1, col_offset=0)
+        self._function: FunctionInfo | None = None
+        self._owner: ClassInfo | None = None
+        self._caught: frozenset[str] = frozenset()
+        self._typing_only = False
+        self._place: Place | None = None
+
+    def place(self, flow: Flow) -> Place:
+        """The place where the walk stands now."""
+        last = self._place
+        if (
+            last is not None
+            and last.statement is self._statement
+            and last.releases == flow.releases
+            and last.caught is self._caught
+            and last.typing_only == self._typing_only
+            and last.function is self._function
+        ):
+            return last
+        self._place = Place(
+            flow.releases, self._caught, self._statement, self._function, self._owner, typing_only=self._typing_only
+        )
+        return self._place
+
+    def origin(self, node: ast.AST, text: str) -> Origin:
+        """Evidence: this place shows *text*."""
+        return Origin(self.index.offset(node.lineno, node.col_offset), text)  # type: ignore[attr-defined]
+
+    def facts(self, kind: str) -> Facts:
+        records = self.records
+        return Facts(
+            text=self.text,
+            path=self.path,
+            kind=kind,
+            target=self.target,
+            timeline=self.timeline,
+            tree=self.tree,
+            uses_transformers=self.uses_transformers,
+            foreign_engine=self.foreign_engine,
+            in_transformers=self.in_transformers,
+            own_members=self.own_members(),
+            imports=tuple(records.imports.values()),
+            symbols=tuple(records.symbols.values()),
+            attributes=tuple(records.attributes.values()),
+            subscripts=tuple(records.subscripts.values()),
+            iterations=tuple(records.iterations.values()),
+            calls=tuple(records.calls.values()),
+            tests=tuple(records.tests.values()),
+            compares=tuple(records.compares.values()),
+            functions=tuple(records.functions.values()),
+            classes=tuple(records.classes.values()),
+            returns=tuple(records.returns.values()),
+            assigns=tuple(records.assigns.values()),
+            guards=tuple(records.guards.values()),
+            dependencies=tuple(self.dependencies),
+            module_names=dict(self.module_flow.names),
+        )
+
+    def own_members(self) -> frozenset[str]:
+        """Members that classes of the file define and that do not stand on a transformers cache."""
+        names: set[str] = set()
+        for info in self.classes:
+            if any(self.library.cache_class(base) for base in info.foreign_bases()):
+                continue
+            if any(base.startswith("transformers.") for base in info.foreign_bases()):
+                continue
+            names |= set(info.methods) | info.assigned
+        return frozenset(names)
+
+
+def path_of(node: ast.AST) -> str:
+    """``a.b["c"][0]`` as a key, for names, attributes and constant subscripts; "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = path_of(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        base = path_of(node.value)
+        return f"{base}[{node.slice.value!r}]" if base else ""
+    return ""
+
+
+def known_none(value: Value) -> bool:
+    return value == NONE
+
+
+def unknown(value: Value) -> bool:
+    """True where nothing is known about any alternative."""
+    return not value or all(isinstance(atom, Unknown) for atom in value)

@@ -1,0 +1,119 @@
+"""Functions and classes of the linted file, as the analysis remembers them between passes."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from kvlint.analysis.values import LocalClass, Symbol, Value, of_type
+from kvlint.releases import EVERY_RELEASE, ReleaseSet
+
+
+@dataclass(eq=False, slots=True)
+class FunctionInfo:
+    """A function or method. Filled while the file is analysed; identity is the node's."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    qualname: str
+    owner: ClassInfo | None = None
+    parent: FunctionInfo | None = None
+    releases: ReleaseSet = EVERY_RELEASE
+    arguments: dict[str, Value] = field(default_factory=dict)
+    """Parameter name -> join of the values that call sites in the file pass."""
+    returns: Value = ()
+    called: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def parameters(self) -> list[ast.arg]:
+        """All named parameters in order, without ``*args`` and ``**kwargs``."""
+        arguments = self.node.args
+        return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+    def parameter(self, name: str) -> ast.arg | None:
+        return next((arg for arg in self.parameters() if arg.arg == name), None)
+
+    @property
+    def is_static(self) -> bool:
+        return any(isinstance(item, ast.Name) and item.id == "staticmethod" for item in self.node.decorator_list)
+
+    def first_positional(self) -> int:
+        """Index of the first parameter that a call through an object fills."""
+        return 1 if self.owner is not None and not self.is_static else 0
+
+
+@dataclass(eq=False, slots=True)
+class ClassInfo:
+    """A class defined in the file or its project."""
+
+    node: ast.ClassDef
+    qualname: str
+    bases: tuple[Value, ...] = ()
+    methods: dict[str, FunctionInfo] = field(default_factory=dict)
+    attributes: dict[str, Value] = field(default_factory=dict)
+    """Attribute name -> join of the values assigned in the class body and to ``self``."""
+    releases: ReleaseSet = EVERY_RELEASE
+    _assigned: frozenset[str] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        """Names of the attributes that the methods set on ``self``."""
+        if self._assigned is None:
+            self._assigned = frozenset(
+                node.attr
+                for node in ast.walk(self.node)
+                if isinstance(node, ast.Attribute)
+                and isinstance(node.ctx, ast.Store)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "self"
+            )
+        return self._assigned
+
+    def ancestors(self) -> list[ClassInfo]:
+        """This class and the local classes it derives from, nearest first."""
+        seen: list[ClassInfo] = []
+        queue = [self]
+        while queue:
+            info = queue.pop(0)
+            if any(info is other for other in seen):
+                continue
+            seen.append(info)
+            for base in info.bases:
+                queue.extend(atom.info for atom in of_type(base, LocalClass))
+        return seen
+
+    def foreign_bases(self) -> list[str]:
+        """Dotted names of the imported classes it derives from, through local classes."""
+        names: list[str] = []
+        for info in self.ancestors():
+            for base in info.bases:
+                names.extend(atom.name for atom in of_type(base, Symbol) if atom.name not in names)
+        return names
+
+    def method(self, name: str) -> FunctionInfo | None:
+        for info in self.ancestors():
+            if name in info.methods:
+                return info.methods[name]
+        return None
+
+    def defines(self, name: str) -> bool:
+        """True where the class or a local ancestor defines the member or assigns it to ``self``."""
+        return any(name in info.methods or name in info.attributes or name in info.assigned for info in self.ancestors())
+
+    def attribute(self, name: str) -> Value:
+        for info in self.ancestors():
+            if name in info.attributes:
+                return info.attributes[name]
+        return ()
+
+    def bases_known(self) -> bool:
+        """True where every base class, through local ancestors, is a name that was resolved."""
+        return all(
+            any(isinstance(atom, (Symbol, LocalClass)) for atom in base) for info in self.ancestors() for base in info.bases
+        )

@@ -1,0 +1,69 @@
+"""Version arithmetic as the linted code writes it, done for every release at once.
+
+``transformers.__version__`` is a different string on each release; what the code makes of it (``parse``, ``split``,
+``int``, tuples, ``.major``, comparisons) is computed for each of them, so that any spelling of a guard decides.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from kvlint.releases import ReleaseSet
+
+VERSION_CLASSES = ("Version", "LooseVersion", "StrictVersion", "parse", "parse_version")
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "In": lambda left, right: left in right,
+    "NotIn": lambda left, right: left not in right,
+}
+
+
+def to_version(text: Any) -> Any:
+    """A comparable version of a text such as ``4.56.0.dev0``. Raises ValueError on anything else."""
+    from packaging.version import InvalidVersion, Version
+
+    if isinstance(text, Version):
+        return text
+    try:
+        return Version(str(text))
+    except InvalidVersion as error:
+        raise ValueError(str(error)) from error
+
+
+def compare_each(name: str, left: tuple[Any, ...], right: Any) -> ReleaseSet | None:
+    """Releases on which ``left <op> right`` holds, or None where the comparison is not one Python would do."""
+    compare = COMPARISONS.get(name)
+    if compare is None:
+        return None
+    bits = 0
+    for index, value in enumerate(left):
+        try:
+            if compare(*comparable(value, right)):
+                bits |= 1 << index
+        except (TypeError, ValueError):
+            return None
+    return ReleaseSet(bits)
+
+
+def comparable(left: Any, right: Any) -> tuple[Any, Any]:
+    """Both sides as versions where one of them is a version."""
+    from packaging.version import Version
+
+    if isinstance(left, Version) and isinstance(right, str):
+        return left, to_version(right)
+    return left, right
+
+
+def apply_each(values: tuple[Any, ...], function: Callable[[Any], Any]) -> tuple[Any, ...] | None:
+    """*function* of every release's value, or None where it fails on one."""
+    try:
+        return tuple(function(value) for value in values)
+    except (TypeError, ValueError, AttributeError, IndexError, KeyError):
+        return None

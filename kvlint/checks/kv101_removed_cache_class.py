@@ -1,0 +1,45 @@
+"""Cache classes that the releases in force do not have: ``HybridCache``, ``SinkCache``, ``MambaCache``, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts
+from kvlint.checks.base import Check
+from kvlint.checks.symbols import SymbolReference, class_fix, references
+from kvlint.findings import Finding
+
+
+class RemovedCacheClass(Check):
+    """Reports imports and uses of cache classes that are gone (or not there yet)."""
+
+    triggers = ("Cache",)
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        every = [reference for reference in references(facts) if wanted(facts, reference)]
+        for reference in every:
+            yield self.finding(
+                facts,
+                reference.node,
+                reference.place,
+                message(reference),
+                releases=reference.missing,
+                life=facts.timeline.all - facts.timeline.importable(reference.qualified),
+                help=reference.advice(facts),
+                fix=class_fix(facts, reference, every),
+                span=reference.span,
+            )
+
+
+def wanted(facts: Facts, reference: SymbolReference) -> bool:
+    return facts.timeline.is_cache_class(facts.timeline.canonical(reference.qualified) or reference.qualified)
+
+
+def message(reference: SymbolReference) -> str:
+    name = reference.qualified.rpartition(".")[2]
+    module = reference.qualified.rpartition(".")[0]
+    if reference.is_import:
+        return f"`{name}` cannot be imported from `{module}`: ImportError {{when}}"
+    if reference.through_import:
+        return f"`{name}` is not in transformers: its import fails {{when}}"
+    return f"`{module}` has no `{name}`: AttributeError {{when}}"

@@ -1,0 +1,114 @@
+"""``past[0]``, ``past[i][0]``, ``past[0][0].shape[2]`` on a cache object: ``Cache.__getitem__`` went in 5.0.0."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvlint.analysis.facts import Facts, SubscriptUse
+from kvlint.analysis.values import CacheObject
+from kvlint.checks.base import Check
+from kvlint.checks.receivers import describe, known_cache, members_of
+from kvlint.findings import Applicability, Finding, Fix
+from kvlint.releases import ReleaseSet
+from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
+
+LENGTH_AXES = (2, -2)
+
+
+class CacheSubscript(Check):
+    """Reports subscripts of cache objects."""
+
+    triggers = ("past", "cache", "Cache", "kv")
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        parents = {id(use.node): use for use in facts.subscripts}
+        for use in facts.subscripts:
+            cache = known_cache(use.value)
+            if cache is None or (cache.local_class is not None and cache.local_class.defines("__getitem__")):
+                continue
+            if use.action != "load" or use.place.caught & {"TypeError", "Exception"}:
+                continue
+            life = facts.timeline.all - members_of(facts, cache, "__getitem__")
+            wrong = use.place.releases & cache.when & life
+            if not wrong:
+                continue
+            replacement = replacement_of(facts, use, cache, parents)
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                f"{describe(cache)} cannot be indexed: TypeError {{when}}",
+                releases=wrong,
+                life=life,
+                help=replacement.help,
+                origin=cache.origin,
+                fix=replacement.fix(facts, use.place.releases),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What to write instead of the subscript (or of the longer expression around it)."""
+
+    node: ast.expr | None
+    text: str
+    needs: str
+    help: str
+
+    def fix(self, facts: Facts, in_force: ReleaseSet) -> Fix | None:
+        if self.node is None or not in_force <= facts.timeline.compare(">=", self.needs):
+            return None
+        start, end = facts.span(self.node)
+        if has_comment(facts.text[start:end]):
+            return None
+        return Fix(f"Replace with `{self.text}`", Applicability.SAFE, (minimal(facts.text, start, end, self.text),))
+
+
+def replacement_of(
+    facts: Facts, use: SubscriptUse, cache: CacheObject, subscripts: dict[int, SubscriptUse]
+) -> Replacement:
+    """The modern form of one use, seen together with what is read from the layer's pair."""
+    node = use.node
+    source = parenthesised(facts.source(node.value), node.value)
+    if isinstance(node.slice, ast.Slice):
+        return Replacement(None, "", "", "iterate over `.layers`, which is a list of layers with `.keys` and `.values`")
+    index = facts.source(node.slice)
+    pair = use.parent
+    if isinstance(pair, ast.Subscript) and pair.value is node:
+        part = pair.slice.value if isinstance(pair.slice, ast.Constant) else None
+        if part in (0, 1):
+            length = length_expression(facts, pair, subscripts)
+            if length is not None and is_plain(node.value):
+                argument = "" if index in ("0",) else index
+                if argument.startswith("-") or not is_plain(node.slice):
+                    return Replacement(None, "", "", f"write `{source}.get_seq_length()`")
+                text = f"{source}.get_seq_length({argument})"
+                return Replacement(length, text, "4.36", f"write `{text}`")
+            name = "keys" if part == 0 else "values"
+            text = f"{source}.layers[{index}].{name}"
+            return Replacement(pair, text, "4.54", f"write `{text}` (4.54 and newer)")
+    text = f"{source}.layers[{index}]"
+    return Replacement(None, "", "", f"the layer is `{text}`, with `.keys` and `.values` (4.54 and newer)")
+
+
+def length_expression(facts: Facts, pair: ast.Subscript, subscripts: dict[int, SubscriptUse]) -> ast.expr | None:
+    """The whole of ``pair.shape[2]`` or ``pair.size(-2)``, found from the shape's own record."""
+    for use in facts.attributes:
+        if use.value_node is not pair:
+            continue
+        if use.name == "shape" and isinstance(use.parent, ast.Subscript) and axis_of(use.parent.slice) in LENGTH_AXES:
+            return use.parent
+        if use.name == "size" and use.call is not None and len(use.call.args) == 1 and axis_of(use.call.args[0]) in LENGTH_AXES:
+            return use.call
+    return None
+
+
+def axis_of(node: ast.expr) -> int | None:
+    """The literal axis number of an index expression."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        return -node.operand.value if isinstance(node.operand.value, int) else None
+    return None

@@ -1,0 +1,110 @@
+"""Is the object of a use a transformers cache? The policy that all checks of members share."""
+
+from __future__ import annotations
+
+import ast
+
+from kvlint.analysis.facts import AttributeUse, Facts
+from kvlint.analysis.names import looks_like_cache
+from kvlint.analysis.values import (
+    CACHE,
+    DYNAMIC_CACHE,
+    ENCODER_DECODER_CACHE,
+    STATIC_CACHE,
+    CacheObject,
+    Certainty,
+    LocalFunction,
+    NoneValue,
+    Symbol,
+    Unknown,
+    Value,
+    cache_of,
+)
+from kvlint.releases import ReleaseSet
+
+COMMON_CLASSES = (CACHE, DYNAMIC_CACHE, STATIC_CACHE, ENCODER_DECODER_CACHE)
+
+TELLING_MEMBERS = frozenset(
+    {
+        "to_legacy_cache",
+        "from_legacy_cache",
+        "get_usable_length",
+        "get_max_cache_shape",
+        "key_cache",
+        "value_cache",
+        "seen_tokens",
+        "_seen_tokens",
+        "get_max_length",
+        "batch_split",
+        "from_batch_splits",
+    }
+)
+"""Members by which even a merely well-named object gives itself away as a transformers cache."""
+
+
+def members_of(facts: Facts, cache: CacheObject, name: str) -> ReleaseSet:
+    """Releases on which the cache has the member. Where only the base class is known: on which any common class has."""
+    if cache.local_class is not None and cache.local_class.defines(name):
+        return facts.timeline.all
+    if cache.cls != CACHE:
+        return facts.timeline.member(cache.cls, name)
+    found = ReleaseSet(0)
+    for cls in COMMON_CLASSES:
+        found |= facts.timeline.member(cls, name)
+    return found
+
+
+def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
+    """The cache that *use* reads a member of, or None where it may be something else."""
+    known = cache_of(use.value, Certainty.CONTEXT)
+    if known is not None:
+        return known
+    for atom in use.value:
+        if isinstance(atom, Symbol):
+            cls = cache_class(facts, atom.name)
+            if cls is not None:
+                return CacheObject(cls, when=atom.when, origin=atom.origin)
+    if use.name not in TELLING_MEMBERS or facts.foreign_engine or use.name in facts.own_members:
+        return None
+    if not all(isinstance(atom, (Unknown, NoneValue, CacheObject)) for atom in use.value):
+        return None
+    name = last_name(use.value_node)
+    if name and looks_like_cache(name):
+        named = next((atom for atom in use.value if isinstance(atom, CacheObject)), None)
+        return named or CacheObject(CACHE, Certainty.NAMED, "name")
+    return None
+
+
+def cache_class(facts: Facts, qualified: str) -> str | None:
+    """The canonical cache class behind a dotted name."""
+    if not qualified.startswith("transformers."):
+        return None
+    canonical = facts.timeline.canonical(qualified) or qualified
+    return canonical if facts.timeline.is_cache_class(canonical) else None
+
+
+def last_name(node: ast.expr) -> str:
+    """The name that the object is reached by: ``x`` of ``x``, ``b`` of ``a.b``, ``k`` of ``a["k"]``."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Subscript):
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            return node.slice.value
+    return ""
+
+
+def known_cache(value: Value) -> CacheObject | None:
+    """A cache that is more than a name."""
+    return cache_of(value, Certainty.CONTEXT)
+
+
+def is_own_member(value: Value) -> bool:
+    """True where the member is a function of the file itself."""
+    return any(isinstance(atom, LocalFunction) for atom in value)
+
+
+def describe(cache: CacheObject) -> str:
+    """How messages call the object: its class where it is known."""
+    return f"`{cache.cls.rpartition('.')[2]}`" if cache.cls != CACHE else "a cache"

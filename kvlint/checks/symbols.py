@@ -1,0 +1,312 @@
+"""Names of transformers that are missing on a release in force: how they are found, and how they are replaced."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kvlint.analysis.facts import Facts, ImportUse, Place, SymbolUse
+from kvlint.behaviour import ClassReplacement, class_replacement
+from kvlint.findings import Applicability, Edit, Fix
+from kvlint.releases import ReleaseSet
+from kvlint.rewriting import as_keyword, has_comment, is_plain, rewrite_call, with_argument, without_arguments
+
+IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolReference:
+    """One place that names something of transformers which is not there on *missing*."""
+
+    qualified: str
+    missing: ReleaseSet
+    node: ast.AST
+    span: tuple[int, int]
+    place: Place
+    use: ImportUse | SymbolUse
+    through_import: bool
+
+    @property
+    def is_import(self) -> bool:
+        return isinstance(self.use, ImportUse)
+
+    def advice(self, facts: Facts) -> str:
+        replacement = class_replacement(facts.timeline.canonical(self.qualified) or self.qualified)
+        return replacement.hint if replacement is not None else ""
+
+
+def references(facts: Facts) -> Iterator[SymbolReference]:
+    """Imports and uses of recorded names that some release in force lacks."""
+    for item in facts.imports:
+        if item.place.typing_only or item.place.caught & IMPORT_ERRORS:
+            continue
+        missing = missing_releases(facts, item.qualified, item.place)
+        if missing:
+            span = facts.span(item.node)
+            yield SymbolReference(item.qualified, missing, item.node, span, item.place, item, True)
+    for use in facts.symbols:
+        if use.place.typing_only:
+            continue
+        qualified, node = recorded_part(facts, use)
+        if not qualified:
+            continue
+        missing = missing_releases(facts, qualified, use.place)
+        if not missing or (not use.imported and use.place.caught & ATTRIBUTE_ERRORS):
+            continue
+        span = facts.span(use.quoted) if use.quoted is not None else facts.span(node)
+        yield SymbolReference(qualified, missing, node, span, use.place, use, isinstance(node, ast.Name))
+
+
+def recorded_part(facts: Facts, use: SymbolUse) -> tuple[str, ast.expr]:
+    """The longest beginning of the dotted name that the timeline knows (``HybridCache`` of ``HybridCache.update``)."""
+    qualified, node = use.qualified, use.node
+    while qualified.count("."):
+        if facts.timeline.knows(qualified):
+            return qualified, node
+        qualified = qualified.rpartition(".")[0]
+        if not isinstance(node, ast.Attribute):
+            break
+        node = node.value
+    return "", use.node
+
+
+def missing_releases(facts: Facts, qualified: str, place: Place) -> ReleaseSet:
+    """Releases in force on which the name cannot be had; none for a name that no release is known to have had."""
+    if not facts.timeline.knows(qualified):
+        return ReleaseSet(0)
+    return place.releases - facts.timeline.importable(qualified)
+
+
+# -- replacing a class ----------------------------------------------------------------------------------------------
+
+
+def class_fix(facts: Facts, reference: SymbolReference, every: Sequence[SymbolReference]) -> Fix | None:
+    """One fix for all places that name the class, or None where one of them cannot be rewritten."""
+    canonical = facts.timeline.canonical(reference.qualified) or reference.qualified
+    replacement = class_replacement(canonical)
+    if replacement is None or not replacement.use or facts.kind == "docstring":
+        return None
+    same = [item for item in every if (facts.timeline.canonical(item.qualified) or item.qualified) == canonical]
+    usable = facts.timeline.compare(">=", replacement.needs)
+    if not all(item.place.releases <= usable for item in same):
+        return None
+    builder = ClassRewrite(facts, canonical, replacement, same)
+    edits = builder.edits()
+    if edits is None:
+        return None
+    title = f"Replace `{canonical.rpartition('.')[2]}` with `{replacement.use}`"
+    return Fix(title, builder.applicability, tuple(sorted(set(edits))))
+
+
+class ClassRewrite:
+    """Rewrites every mention of one class in a region."""
+
+    def __init__(
+        self, facts: Facts, canonical: str, replacement: ClassReplacement, same: Sequence[SymbolReference]
+    ) -> None:
+        self.facts = facts
+        self.canonical = canonical
+        self.old = canonical.rpartition(".")[2]
+        self.replacement = replacement
+        self.same = same
+        self.applicability = Applicability.SAFE
+
+    def edits(self) -> list[Edit] | None:
+        bound = {item.use.bound for item in self.same if isinstance(item.use, ImportUse)}
+        if not self._all_mentions_known(bound):
+            return None
+        edits: list[Edit] = []
+        for item in self.same:
+            made = self._import_edit(item.use) if isinstance(item.use, ImportUse) else self._use_edits(item)
+            if made is None:
+                return None
+            edits += made
+        return edits + self._docstring_edits(bound)
+
+    def _all_mentions_known(self, bound: set[str]) -> bool:
+        """False where the file mentions the imported name in a place that the analysis did not account for."""
+        assert self.facts.tree is not None
+        accounted = {id(item.node) for item in self.same}
+        for node in ast.walk(self.facts.tree):
+            if isinstance(node, ast.Name) and node.id in bound and id(node) not in accounted:
+                return False
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in bound:
+                if not any(isinstance(item.use, SymbolUse) and item.use.quoted is node for item in self.same):
+                    return False
+        return True
+
+    def _import_edit(self, use: ImportUse) -> list[Edit] | None:
+        statement = use.statement
+        if not isinstance(statement, ast.ImportFrom):
+            return None
+        aliases = statement.names
+        first, _ = self.facts.span(aliases[0])
+        _, last = self.facts.span(aliases[-1])
+        source = self.facts.text[first:last]
+        if has_comment(source):
+            return None
+        start, end = self.facts.span(use.node)
+        keep_name = use.node.asname is None and self._already_imported(use)
+        if not keep_name:
+            renamed = self.replacement.use + (f" as {use.node.asname}" if use.node.asname else "")
+            module = self._module_edit(statement)
+            if module is None:
+                return None
+            return [*module, Edit(first, last, source[: start - first] + renamed + source[end - first :])]
+        if len(aliases) == 1:
+            return self._statement_removal(statement)
+        position = aliases.index(use.node)
+        if position + 1 < len(aliases):
+            cut = (start, self.facts.span(aliases[position + 1])[0])
+        else:
+            cut = (self.facts.span(aliases[position - 1])[1], end)
+        return [Edit(first, last, source[: cut[0] - first] + source[cut[1] - first :])]
+
+    def _module_edit(self, statement: ast.ImportFrom) -> list[Edit] | None:
+        """The replacement lives in ``transformers`` and ``transformers.cache_utils``: other modules are renamed."""
+        module = statement.module or ""
+        if statement.level or module in ("transformers", "transformers.cache_utils"):
+            return []
+        if len(statement.names) > 1:
+            return None
+        start, end = self.facts.span(statement)
+        source = self.facts.text[start:end]
+        match = re.match(r"from\s+(\S+)\s", source)
+        return None if match is None else [Edit(start + match.start(1), start + match.end(1), "transformers")]
+
+    def _already_imported(self, use: ImportUse) -> bool:
+        return any(
+            other.bound == self.replacement.use
+            and other.qualified.rpartition(".")[2] == self.replacement.use
+            and other.place.function is use.place.function
+            and other.statement.lineno <= use.statement.lineno
+            for other in self.facts.imports
+        ) or any(alias.name == self.replacement.use for alias in getattr(use.statement, "names", ()))
+
+    def _statement_removal(self, statement: ast.ImportFrom) -> list[Edit] | None:
+        facts = self.facts
+        start, end = facts.span(statement)
+        line_start = facts.index.line_start(statement.lineno)
+        line_end = facts.index.line_end(statement.end_lineno or statement.lineno)
+        if facts.text[line_start:start].strip() or facts.text[end:line_end].strip():
+            return None
+        assert facts.tree is not None
+        alone = any(
+            isinstance(block, list) and len(block) == 1 and block[0] is statement
+            for node in ast.walk(facts.tree)
+            for block in (getattr(node, "body", None), getattr(node, "orelse", None), getattr(node, "finalbody", None))
+        )
+        if alone:
+            return [Edit(start, end, "pass")]
+        return [Edit(line_start, min(line_end + 1, len(facts.text)), "")]
+
+    def _use_edits(self, item: SymbolReference) -> list[Edit] | None:
+        use = item.use
+        assert isinstance(use, SymbolUse)
+        if use.quoted is not None:
+            self_start, self_end = self.facts.span(use.quoted)
+            source = self.facts.text[self_start:self_end]
+            return [
+                Edit(self_start + match.start(), self_start + match.end(), self.replacement.use)
+                for match in re.finditer(rf"\b{re.escape(self.old)}\b", source)
+            ]
+        if use.context == "base":
+            return None
+        name_edit = self._name_edit(item.node)
+        if name_edit is None:
+            return None
+        if use.context != "call":
+            if use.context == "load":
+                self.applicability = Applicability.UNSAFE
+            return name_edit
+        if use.node is not item.node:
+            return None
+        call = next((call for call in self.facts.calls if call.node.func is use.node), None)
+        return None if call is None else self._call_edits(call.node, name_edit)
+
+    def _name_edit(self, node: ast.AST) -> list[Edit] | None:
+        start, end = self.facts.span(node)
+        if isinstance(node, ast.Name):
+            if node.id != self.old:
+                return []
+            return [Edit(start, end, self.replacement.use)]
+        if isinstance(node, ast.Attribute):
+            return [Edit(end - len(node.attr), end, self.replacement.use)]
+        return None
+
+    def _call_edits(self, node: ast.Call, name_edit: list[Edit]) -> list[Edit] | None:
+        """The constructor call of the replacement; None where an argument has no counterpart."""
+        import libcst
+
+        if any(isinstance(item, ast.Starred) for item in node.args) or any(item.arg is None for item in node.keywords):
+            return None
+        names = self._argument_names(node)
+        if names is None:
+            return None
+        values = [*node.args, *(item.value for item in node.keywords)]
+        accepted = self._accepted()
+        for name, value in zip(names, values, strict=True):
+            if name in self.replacement.drop:
+                if not is_plain(value):
+                    return None
+            elif name not in accepted:
+                return None
+        if self.replacement.use == "StaticCache" and "max_cache_len" not in names:
+            return None
+        if self.replacement.use == "DynamicCache" and self.replacement.needs == "5.5" and "config" not in names:
+            return None
+
+        def change(call: libcst.Call) -> libcst.Call:
+            args = [
+                as_keyword(arg, name) if arg.keyword is None else arg for arg, name in zip(call.args, names, strict=True)
+            ]
+            kept = without_arguments(call.with_changes(args=args), lambda _, arg: arg.keyword is not None and arg.keyword.value in self.replacement.drop)
+            if self.replacement.add and self.replacement.add.partition("=")[0] not in names:
+                kept = with_argument(kept, self.replacement.add)
+            return kept
+
+        edit = rewrite_call(self.facts, node, change)
+        if edit is None:
+            return None
+        return [*name_edit, edit] if edit.start != edit.end or edit.text else name_edit
+
+    def _argument_names(self, node: ast.Call) -> list[str] | None:
+        """The parameter that each argument fills, by the newest signature of the old class."""
+        dated = self.facts.timeline.signatures(self.canonical)
+        if not dated:
+            return None
+        signature = max(dated, key=lambda item: item[0].newest)[1]
+        if node.args and signature.accepts_args:
+            older = [item for item in dated if not item[1].accepts_args]
+            if not older:
+                return None
+            signature = max(older, key=lambda item: item[0].newest)[1]
+        positional = [parameter.name for parameter in signature.positional]
+        if len(node.args) > len(positional):
+            return None
+        names = positional[: len(node.args)] + [item.arg or "" for item in node.keywords]
+        return names if len(set(names)) == len(names) else None
+
+    def _accepted(self) -> set[str]:
+        dated = self.facts.timeline.signatures(f"transformers.cache_utils.{self.replacement.use}")
+        signature = max(dated, key=lambda item: item[0].newest)[1]
+        return {parameter.name for parameter in signature.parameters}
+
+    def _docstring_edits(self, bound: set[str]) -> list[Edit]:
+        """Mentions of the old name in docstrings follow the code."""
+        if self.old not in bound:
+            return []
+        assert self.facts.tree is not None
+        edits: list[Edit] = []
+        for node in ast.walk(self.facts.tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
+                first = node.body[0]
+                if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+                    start, end = self.facts.span(first)
+                    for match in re.finditer(rf"\b{re.escape(self.old)}\b", self.facts.text[start:end]):
+                        edits.append(Edit(start + match.start(), start + match.end(), self.replacement.use))
+        return edits
+
