@@ -67,7 +67,7 @@ class PlacedOrigin:
 class Diagnostic:
     """One finding as the user sees it.
 
-    *path* is as shown, with ``/``. *line* and *column* are 1-based, *end_column* is the column after the last character.
+    *path* is as shown, with ``/``. *line* and *column* are 1-based, *end_column* is that after the last character.
     In notebooks lines are those of the *cell* (1-based, code cells only). *releases* are the runs of releases on which
     the use is wrong, as `Timeline.ranges` writes them.
     """
@@ -111,7 +111,8 @@ class Diagnostic:
         """As lists, strings and numbers (for the result cache); the path is left out."""
         origin, fix = self.origin, self.fix
         return [
-            self.code, self.name, self.category.value, self.line, self.column, self.end_line, self.end_column, self.cell,
+            self.code, self.name, self.category.value,
+            self.line, self.column, self.end_line, self.end_column, self.cell,
             self.message, self.help, self.releases,
             origin and [origin.line, origin.column, origin.cell, origin.text, line_row(origin.source)],
             fix and [

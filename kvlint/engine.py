@@ -110,7 +110,10 @@ def shown_path(path: str, cwd: str) -> str:
 
 
 def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None) -> Run:
-    """Lints *files*; with *stdin* the one file's bytes are those. Raises UsageProblem for a target that means nothing."""
+    """Lints *files*; with *stdin* the one file's bytes are those.
+
+    Raises UsageProblem for a target that means nothing.
+    """
     results: list[Result] = []
     candidates: list[Candidate] = []
     for file in files:

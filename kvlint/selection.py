@@ -57,9 +57,8 @@ def check_selectors(selectors: Iterable[str], where: str) -> None:
     for selector in selectors:
         if not expand(selector):
             candidates = [text for rule in known_rules() for text in (rule.code, rule.name)]
-            raise UsageProblem(
-                f"{where}: unknown rule {selector!r}{did_you_mean(selector, candidates)} (`kvlint rule --all` lists them)"
-            )
+            hint = did_you_mean(selector, candidates)
+            raise UsageProblem(f"{where}: unknown rule {selector!r}{hint} (`kvlint rule --all` lists them)")
 
 
 def specificity(selector: str) -> int:

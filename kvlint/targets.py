@@ -26,7 +26,7 @@ DIST_INFO = re.compile(r"transformers-(.+)\.dist-info\Z", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The releases to lint for. *text* says which in a few words, *source* where that comes from, *note* is a remark."""
+    """The releases to lint for: *text* says which, *source* where that comes from, *note* is a remark."""
 
     releases: ReleaseSet
     text: str

@@ -1,4 +1,4 @@
-"""A JSON list of objects, one a finding; `as_object` has the keys, which stay compatible from one release to the next."""
+"""A JSON list of objects, one a finding; their keys (`as_object`) stay compatible from one release to the next."""
 
 from __future__ import annotations
 
