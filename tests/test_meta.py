@@ -71,6 +71,14 @@ def test_readme_has_the_two_commands_that_ci_runs() -> None:
     assert commands[1] in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
+def test_configuration_in_the_readme_is_accepted(empty_folder: Path) -> None:
+    (snippet,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    (empty_folder / "pyproject.toml").write_text(snippet, encoding="utf-8")
+    run = page_runner.kvlint("--show-settings")
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert "cache-subscript" in run.stdout or "KV204" in run.stdout
+
+
 def test_links_of_the_documentation_lead_somewhere() -> None:
     missing = [
         f"{page.relative_to(ROOT)}: {target}"
