@@ -165,9 +165,13 @@ class Runner:
         """Logits of *ids* without a cache."""
         return self.forward(ids, None, use_cache=False, mask=mask)[0]
 
-    def fill(self, ids: Any, length: int | None = None, recording: bool = False) -> tuple[Any, Any]:
-        """A new cache that has taken *ids* in one forward, and the logits; *recording* asks it to keep a way back."""
-        cache = self.new_cache(length)
+    def fill(self, ids: Any, recording: bool = False) -> tuple[Any, Any]:
+        """A new cache that has taken *ids* in one forward, and the logits.
+
+        *recording* asks its layers to keep what they would drop, so that tokens can be taken back; it has to be asked
+        for before the first forward, so the cache is then built here and not by the model.
+        """
+        cache = self.new_cache()
         if recording:
             cache = cache if cache is not None else self.built_cache()
             if hasattr(cache, "activate_past_recording"):

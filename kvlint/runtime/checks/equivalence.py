@@ -81,6 +81,17 @@ def cached_chunk(evidence: Evidence) -> Outcome:
 def left_padding(evidence: Evidence) -> Outcome:
     """With rows of different length padded on the left, cached steps must agree with an uncached forward under the
     same mask and positions (padded positions are not compared)."""
+    return _padded(evidence, (1, 1, 1))
+
+
+@check("left-padded-chunk", needs=("left-padding", "cached-chunk"))
+def left_padded_chunk(evidence: Evidence) -> Outcome:
+    """Several tokens at once onto a left-padded, filled cache must agree with an uncached forward, too."""
+    return _padded(evidence, (3,))
+
+
+def _padded(evidence: Evidence, parts: tuple[int, ...]) -> Outcome:
+    """Feeds a padded prompt, then *parts* tokens at a time, and compares with one uncached forward."""
     runner, plan = evidence.runner, evidence.plan
     if runner.loaded.encoder_decoder:
         return Outcome.not_applicable("decoders of encoder-decoder models are not padded on the left")
@@ -93,18 +104,18 @@ def left_padding(evidence: Evidence) -> Outcome:
     if plan.batch < 2 or plan.prompt <= plan.padding:
         return Outcome.not_applicable("needs two rows and a prompt longer than the padding")
     torch = runner.torch
-    ids = runner.prompt(plan.prompt + 3, seed=2)
+    ids = runner.prompt(plan.prompt + sum(parts), seed=2)
     mask = torch.ones_like(ids)
     mask[-1, : plan.padding] = 0
     wanted = runner.uncached(ids, mask)
     first = plan.prompt
     logits, cache = runner.advance(ids[:, :first], runner.new_cache(), mask=mask[:, :first])
-    parts = [logits[:, plan.padding :]]
-    for stop in (first + 1, first + 3):
-        logits, cache = runner.advance(ids[:, first:stop], cache, mask=mask[:, :stop])
-        parts.append(logits)
-        first = stop
-    return same_answer(evidence, torch.cat(parts, dim=1), wanted[:, plan.padding :], "logits of a padded batch")
+    found = [logits[:, plan.padding :]]
+    for tokens in parts:
+        logits, cache = runner.advance(ids[:, first : first + tokens], cache, mask=mask[:, : first + tokens])
+        found.append(logits)
+        first += tokens
+    return same_answer(evidence, torch.cat(found, dim=1), wanted[:, plan.padding :], "logits of a padded batch")
 
 
 @check("default-positions", needs=("cached-steps",))

@@ -84,7 +84,7 @@ def _disturb(layer: Any, head: int, torch: Any) -> None:
         tensor.copy_(changed) if cache_layers.is_static(layer) else setattr(layer, name, changed)
 
 
-@check("head-map", needs=("runs", "old-rows", "kv-heads", "head-dim"))
+@check("head-map", needs=("runs", "old-rows", "kv-heads", "head-dim", "copy"))
 def head_map(evidence: Evidence) -> Outcome:
     """Query head h reads kv head h // (query heads / kv heads). With h % kv heads (also: keys tiled instead of
     interleaved) every shape is right, and it is wrong only where 1 < kv heads < query heads."""

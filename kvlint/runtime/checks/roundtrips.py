@@ -12,6 +12,7 @@ from kvlint.runtime.checks.base import Evidence, Outcome, check
 from kvlint.runtime.probe import clone
 
 _READY = ("runs", "old-rows")
+_COPIED = (*_READY, "copy")
 
 
 def _croppable(cache: Any) -> str:
@@ -35,7 +36,7 @@ def _croppable(cache: Any) -> str:
     return ""
 
 
-@check("crop", needs=_READY)
+@check("crop", needs=_COPIED)
 def crop(evidence: Evidence) -> Outcome:
     """After crop(-n) the cache must be as it was n tokens earlier: shorter by n, and the same tokens fed again get the
     same logits. A rejected draft that is not taken back stays in every later token's past."""
@@ -44,7 +45,9 @@ def crop(evidence: Evidence) -> Outcome:
         return Outcome.not_applicable("the run did not finish")
     ids = evidence.recording.ids
     first = plan.prompt + 1
-    cache, _ = runner.fill(ids[:, :first], recording=True)
+    held = cache_layers.self_layers(evidence.recording.cache)
+    dropping = any(cache_layers.is_sliding(layer) or cache_layers.is_recurrent(layer) for layer in held)
+    cache, _ = runner.fill(ids[:, :first], recording=dropping)
     reason = _croppable(cache)
     if reason:
         return Outcome.not_applicable(reason)
@@ -79,7 +82,7 @@ def reset(evidence: Evidence) -> Outcome:
     return Outcome.compared(again, wanted, evidence.tolerance(wanted), "logits after reset as on a new cache")
 
 
-@check("reorder", needs=_READY)
+@check("reorder", needs=_COPIED)
 def reorder(evidence: Evidence) -> Outcome:
     """reorder_cache(rows) must move every row of every layer: beam search continues each hypothesis from its own past."""
     runner, plan = evidence.runner, evidence.plan
@@ -117,7 +120,7 @@ def _lossy(evidence: Evidence, wanted: Any) -> float:
     return evidence.tolerance(wanted) * (1000.0 if evidence.plan.cache == "quantized" else 1.0)
 
 
-@check("batch-repeat", needs=_READY)
+@check("batch-repeat", needs=_COPIED)
 def batch_repeat(evidence: Evidence) -> Outcome:
     """batch_repeat_interleave(2) must double every row in place: row 0 twice, then row 1 twice."""
     runner, plan = evidence.runner, evidence.plan
@@ -134,7 +137,7 @@ def batch_repeat(evidence: Evidence) -> Outcome:
     )
 
 
-@check("batch-select", needs=_READY)
+@check("batch-select", needs=_COPIED)
 def batch_select(evidence: Evidence) -> Outcome:
     """batch_select_indices(rows) must keep those rows, in that order, in every layer."""
     runner, plan = evidence.runner, evidence.plan

@@ -137,7 +137,7 @@ def stored_rows(evidence: Evidence) -> Outcome:
     return Outcome.problems(problems, f"after {moment.tokens} tokens")
 
 
-@check("runs", needs=_LAYOUT)
+@check("runs", needs=(*_LAYOUT, "kv-heads", "head-dim", "seq-length"))
 def runs(evidence: Evidence) -> Outcome:
     """Prompt, single tokens and several tokens at once must run on the cache that the step before left behind."""
     recording = evidence.recording
@@ -147,12 +147,14 @@ def runs(evidence: Evidence) -> Outcome:
     return Outcome.passed(f"{len(recording.steps)} forwards")
 
 
-@check("seq-length", needs=(*_LAYOUT, "runs"))
+@check("seq-length", needs=_LAYOUT)
 def seq_length(evidence: Evidence) -> Outcome:
     """See ``inspection.EXPLANATIONS``."""
     problems: list[Problem] = []
     counted = 0
     for step in evidence.recording.steps:
+        if step.error:
+            break
         tokens = step.start + step.tokens
         for index, held in enumerate(step.after):
             if held.length is None or index >= len(evidence.expected) or not evidence.expected[index].kind.attends:

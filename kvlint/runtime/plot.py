@@ -1,0 +1,48 @@
+"""Draws where a cache's bytes go: by length, and by layer. matplotlib is an optional dependency."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvlint.runtime.environment import RuntimeUnavailable
+from kvlint.runtime.result import Verification
+
+
+def plot(one: Verification, path: Path) -> None:
+    """Writes a PNG (or what *path*'s suffix says): bytes over tokens, and bytes of every layer at the end, each held
+    against the grouped-query formula, the per-query-head formula and a static cache. Sizes in KiB.
+
+    Raises RuntimeUnavailable without matplotlib and OSError where *path* cannot be written.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise RuntimeUnavailable(f'--plot needs matplotlib: pip install "kvlint[plot]" ({error})') from error
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    lines = (
+        ("visible_bytes", "held in tensors", "-", "o"),
+        ("held_bytes", "held in storages", ":", "o"),
+        ("expected_bytes", "formula (kv heads)", "--", ""),
+        ("mha_bytes", "formula per query head", "--", ""),
+        ("static_bytes", "static cache", "-.", ""),
+    )
+    tokens = [point.tokens for point in one.growth]
+    for name, label, style, marker in lines:
+        sizes = [getattr(point, name) / 1024 for point in one.growth]
+        left.plot(tokens, sizes, linestyle=style, marker=marker or None, label=label)
+    left.set_xlabel("tokens a row")
+    left.set_ylabel("KiB")
+    left.set_title("cache by length")
+    left.legend()
+    width = 0.2
+    for offset, (name, label, _, _) in enumerate(lines[:1] + lines[2:]):
+        places = [layer.index + (offset - 1.5) * width for layer in one.layers]
+        right.bar(places, [getattr(layer, name) / 1024 for layer in one.layers], width, label=label)
+    right.set_xticks([layer.index for layer in one.layers], [f"{layer.index}\n{layer.kind}" for layer in one.layers])
+    right.set_title(f"cache by layer after {one.tokens} tokens")
+    figure.suptitle(f"{one.model} ({one.dtype}, {one.cache} cache, batch {one.batch})")
+    figure.savefig(path, dpi=120)
