@@ -190,10 +190,13 @@ PARTS = st.one_of(
 )
 
 
+SLASH = st.sampled_from(["", "/"])
+
+
 @st.composite
 def patterns(draw: st.DrawFn) -> str:
     body = "/".join(draw(st.lists(PARTS, min_size=1, max_size=4)))
-    return f"{draw(st.sampled_from(['', '', '', '!']))}{draw(st.sampled_from(['', '/']))}{body}{draw(st.sampled_from(['', '/']))}"
+    return draw(st.sampled_from(["", "", "", "!"])) + draw(SLASH) + body + draw(SLASH)
 
 
 @pytest.fixture(scope="module")

@@ -129,9 +129,9 @@ def test_a_declared_range_goes_before_the_lock_file_and_an_open_one_behind_it(tm
 
 def test_a_project_that_says_nothing_is_a_mistake(tmp_path: Path) -> None:
     write(tmp_path / "pyproject.toml", '[project]\ndependencies = ["sentence-transformers"]\n')
-    with pytest.raises(UsageProblem, match="--target project: nothing there requires transformers"):
+    with pytest.raises(UsageProblem, match=r"--target project: nothing there requires transformers"):
         target("project", tmp_path)
-    with pytest.raises(UsageProblem, match="no pyproject.toml"):
+    with pytest.raises(UsageProblem, match=r"no pyproject\.toml"):
         target("project")
 
 
@@ -184,5 +184,5 @@ def test_nothing_installed_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageProblem, match="--target installed: transformers is not installed"):
         target("installed", environment=tmp_path / "empty")
-    with pytest.raises(UsageProblem, match="--python .*: no such file"):
+    with pytest.raises(UsageProblem, match=r"--python .*: no such file"):
         target("installed", environment=tmp_path / "missing")
