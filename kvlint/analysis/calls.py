@@ -14,9 +14,10 @@ from kvlint.analysis.names import (
     MODEL_CALL_KEYWORDS,
     MODEL_NAMES,
     VERSION_HELPER,
+    looks_like_cache,
     version_of_name,
 )
-from kvlint.analysis.recorder import Flow, path_of
+from kvlint.analysis.recorder import Flow, path_of, unknown
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     CACHE,
@@ -65,6 +66,11 @@ SAME_MODEL_METHODS = frozenset({"to", "cuda", "cpu", "eval", "half", "float", "b
 TENSOR_METHODS = frozenset(
     {"to", "clone", "detach", "contiguous", "cpu", "cuda", "float", "half", "bfloat16", "requires_grad_"}
 )
+BINDERS = ("types.MethodType", "functools.partial", "functools.partialmethod")
+SEQUENCE_METHODS = frozenset({"split", "chunk", "unbind", "tensor_split"})
+"""Methods of tensors (and of strings) that return a tuple or list, whatever they are given."""
+GENERATION_HOOKS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
+HOOK_REGISTRARS = ("register_forward_pre_hook", "register_forward_hook")
 VERSION_PACKAGES = ("importlib.metadata.version", "importlib_metadata.version", "pkg_resources.get_distribution")
 
 
@@ -99,6 +105,8 @@ class Calls(Expressions):
                 and isinstance(atom.of, (*INTERESTING, Model, SuperObject))
             ):
                 return True
+        if isinstance(node.func, ast.Attribute) and node.func.attr in HOOK_REGISTRARS:
+            return True
         for keyword in node.keywords:
             if keyword.arg in CACHE_KEYWORDS or keyword.arg in ("cache_position", "cache_implementation", "ignore_keys", "use_cache"):
                 return True
@@ -143,7 +151,7 @@ class Calls(Expressions):
         if isinstance(atom, CacheObject):
             if atom.local_class is not None and atom.local_class.defines(name):
                 return self.timeline.all
-            return self.timeline.member(atom.cls, name)
+            return self.library.member(atom.cls, name)
         if isinstance(atom, Symbol):
             cls = self.library.cache_class(atom.name)
             if cls is not None:
@@ -209,6 +217,9 @@ class Calls(Expressions):
             return (Model(Certainty.PROVEN, cls=name, origin=self.origin(node, "a model built here")),)
         if name in ("copy.deepcopy", "copy.copy") and arguments:
             return arguments[0]
+        if name in BINDERS and arguments:
+            bound = name == "types.MethodType"
+            return tuple(LocalFunction(item.info, bound) for item in of_type(arguments[0], LocalFunction)) or UNKNOWN
         if name in VERSION_PACKAGES and arguments and literal(arguments[0]) == "transformers":
             if name == "pkg_resources.get_distribution":
                 return (Member(PerRelease(self.timeline.releases), "distribution"),)
@@ -311,6 +322,8 @@ class Calls(Expressions):
         flow: Flow,
     ) -> Value:
         of, name = atom.of, atom.name
+        if isinstance(of, LocalFunction):
+            return (LocalFunction(of.info, bound=True),) if name == "__get__" else UNKNOWN
         if isinstance(of, CacheObject):
             return self._call_cache_method(of, name, node)
         if isinstance(of, StoredTensor):
@@ -321,6 +334,8 @@ class Calls(Expressions):
                 return (ModelOutput("generate", of.certainty),) if wanted is not None and literal(wanted) is True else UNKNOWN
             if name in SAME_MODEL_METHODS:
                 return (of,)
+            if name in GENERATION_HOOKS:
+                return (ModelKwargs(hook=True),)
             if name in ("forward", "__call__"):
                 return self._call_model(of, node)
             return UNKNOWN
@@ -342,7 +357,7 @@ class Calls(Expressions):
         if isinstance(of, SuperObject):
             if self.is_model_instance(of.info) and name in ("forward", "__call__"):
                 return self._call_model(Model(), node)
-            if name == "prepare_inputs_for_generation" and self.is_model_instance(of.info):
+            if name in GENERATION_HOOKS and self.is_model_instance(of.info):
                 return (ModelKwargs(hook=True),)
             if name == "update" and self._is_cache_class_info(of.info):
                 return UNKNOWN
@@ -369,7 +384,7 @@ class Calls(Expressions):
         if name == "update":
             return (Items(((StoredTensor("keys", of, "update"),), (StoredTensor("values", of, "update"),))),)
         if name in ("get_seq_length", "get_usable_length", "get_max_length", "get_max_cache_shape", "__len__"):
-            return (CacheLength(of, name, when=of.when),)
+            return (CacheLength(of, name, node, when=of.when),)
         if name in ("to", "cuda", "cpu"):
             return (of,)
         if name == "batch_split":
@@ -418,6 +433,8 @@ class Calls(Expressions):
             builtin = self._call_builtin(name, node, arguments, flow)
             if builtin is not None:
                 return builtin
+        if name in SEQUENCE_METHODS and isinstance(func, ast.Attribute) and (arguments or node.keywords):
+            return (Sequence(UNKNOWN, is_tuple=True),)
         if name == "generate":
             wanted = any(
                 item.arg == "return_dict_in_generate" and isinstance(item.value, ast.Constant) and item.value.value is True
@@ -447,6 +464,8 @@ class Calls(Expressions):
             if any(isinstance(atom, (ModelOutput, OutputDict)) for value in arguments for atom in value):
                 return (OutputDict(),)
             starred = [item for item in node.keywords if item.arg is None]
+            if any(isinstance(atom, ModelOutput) for item in starred for atom in self.expression(item.value, flow, node)):
+                return (OutputDict(),)
             items = tuple((item.arg, self.expression(item.value, flow, node)) for item in node.keywords if item.arg)
             return (Mapping(items, open=bool(starred or arguments)),)
         if name == "int" and len(arguments) == 1 and len(arguments[0]) == 1 and isinstance(arguments[0][0], PerRelease):
@@ -493,14 +512,20 @@ class Calls(Expressions):
         name = literal(arguments[1])
         if not isinstance(name, str):
             return UNKNOWN
+        path = path_of(node.args[0])
+        subject = arguments[0]
+        if any(isinstance(atom, CacheObject) for atom in subject):
+            subject = tuple(atom for atom in subject if not isinstance(atom, (Unknown, NoneValue)))
+        elif unknown(subject) and looks_like_cache(path.rpartition(".")[2]) and not self.foreign_engine:
+            subject = (CacheObject(CACHE, Certainty.NAMED, "name"),)
         truths: list[ReleaseSet] = []
-        for atom in arguments[0]:
+        for atom in subject:
             present = self.member_releases(atom, name)
-            if present is None or (isinstance(atom, CacheObject) and atom.certainty < Certainty.CONTEXT):
-                return (HasMember(path_of(node.args[0]), name),)
+            if not present:
+                return (HasMember(path, name),)
             truths.append(present)
         if not truths or any(truth != truths[0] for truth in truths):
-            return (HasMember(path_of(node.args[0]), name),)
+            return (HasMember(path, name),)
         return (Truth(truths[0]),)
 
     def _callable(self, value: Value) -> Value:

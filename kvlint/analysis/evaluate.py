@@ -45,6 +45,7 @@ from kvlint.analysis.values import (
     Config,
     GenerationConfigValue,
     Instance,
+    Items,
     LegacyCache,
     LocalClass,
     LocalFunction,
@@ -211,11 +212,11 @@ class Walk(Annotations):
         return flow
 
     def _exec_AugAssign(self, node: ast.AugAssign, flow: Flow) -> Flow:
-        self.expression(node.value, flow, node)
+        added = self.expression(node.value, flow, node)
         target = node.target
         if isinstance(target, ast.Name):
             value = self.lookup(target.id, flow)
-            flow.bind(target.id, value if any(isinstance(atom, LegacyCache) for atom in value) else UNKNOWN)
+            flow.bind(target.id, self._added(value, added) if isinstance(node.op, ast.Add) else UNKNOWN)
         elif isinstance(target, ast.Attribute):
             base = self.expression(target.value, flow, target)
             self.record_attribute(target, target.value, base, target.attr, "augmented", flow, node)
@@ -225,6 +226,18 @@ class Walk(Annotations):
             index = self.expression(target.slice, flow, target)
             self.record_subscript(target, base, index, "store", flow, node)
         return flow
+
+    def _added(self, value: Value, added: Value) -> Value:
+        """What ``name += added`` makes of a collection; unknown for anything else."""
+        if any(isinstance(atom, LegacyCache) for atom in value):
+            return value
+        collections = [atom for atom in value if isinstance(atom, (Items, Sequence))]
+        if not collections or len(collections) != len(value):
+            return UNKNOWN
+        parts = [item for atom in of_type(added, Items) for item in atom.items]
+        parts += [item for atom in of_type(value, Items) for item in atom.items]
+        parts += [atom.item for atom in (*of_type(value, Sequence), *of_type(added, Sequence))]
+        return (Sequence(join(*parts) if parts else UNKNOWN, is_tuple=all(atom.is_tuple for atom in collections)),)
 
     def assign(self, target: ast.expr, value: Value, flow: Flow, value_node: ast.expr | None) -> None:
         """Binds a target; unpacks where it is a tuple."""
@@ -261,7 +274,7 @@ class Walk(Annotations):
         use = self.records.attributes.get(id(target))
         if use is not None:
             self.records.attributes[id(target)] = replace(use, assigned=value)
-        elif target.attr == "forward" and any(isinstance(atom, LocalFunction) for atom in value):
+        elif is_patch(target, base, value):
             self.records.attributes[id(target)] = AttributeUse(
                 target, target.value, base, target.attr, "store", self.place(flow), path_of(target.value), value
             )
@@ -764,6 +777,15 @@ class Walk(Annotations):
         return found
 
 
+def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
+    """True where a function of the file takes the place of a ``forward``, or a class that of a class of transformers."""
+    if target.attr == "forward":
+        return any(isinstance(atom, LocalFunction) for atom in value)
+    if not any(isinstance(atom, LocalClass) for atom in value):
+        return False
+    return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)
+
+
 def is_type_checking(test: ast.expr) -> bool:
     return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
         isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
@@ -814,10 +836,12 @@ def sys_modules() -> frozenset[str]:
 
 
 def analyse(region: Region, path: Path, target: ReleaseSet, project: Project, timeline: Timeline) -> Facts:
-    """The facts of one region.
+    """The facts of one region; a ``generation_config.json`` has a text and no tree.
 
     Raises SyntaxError where the text does not parse and RecursionError where it is nested too deeply.
     """
+    if region.kind == "generation-config":
+        return Facts(text=region.text, path=path, kind=region.kind, target=target, timeline=timeline)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(region.text)

@@ -52,6 +52,7 @@ from kvlint.analysis.values import (
     ModelKwargs,
     ModelLayers,
     ModelOutput,
+    NegativeNumber,
     NoneValue,
     OutputDict,
     PerRelease,
@@ -245,7 +246,7 @@ class Expressions(Recorder):
         if name in ("self_attention_cache", "cross_attention_cache"):
             return (CacheObject(DYNAMIC_CACHE, atom.certainty, "attribute", when=atom.when, origin=atom.origin),)
         if name in ("seen_tokens", "_seen_tokens", "max_cache_len"):
-            return (CacheLength(atom, name, when=atom.when),)
+            return (CacheLength(atom, name, node, when=atom.when),)
         return (Member(atom, name, when=atom.when),)
 
     def _attribute_layer(self, atom: CacheLayer, name: str, node: ast.expr) -> Value:
@@ -300,7 +301,7 @@ class Expressions(Recorder):
             return value
         if self.is_model_instance(info):
             inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
-            if not isinstance(inherited[0], Member) or name == "generate":
+            if not isinstance(inherited[0], Member) or name in ("generate", "prepare_inputs_for_generation", "_update_model_kwargs_for_generation"):
                 return inherited
         return self._attribute_by_name(name, node)
 
@@ -490,7 +491,7 @@ class Expressions(Recorder):
             return (Truth(self.timeline.all - value[0].releases),)
         if isinstance(node.op, ast.USub) and isinstance(literal(value), (int, float)):
             return (Literal(-literal(value)),)
-        return UNKNOWN
+        return (NegativeNumber(),) if isinstance(node.op, ast.USub) else UNKNOWN
 
     def _eval_BinOp(self, node: ast.BinOp, flow: Flow, parent: ast.AST | None) -> Value:
         left = self.expression(node.left, flow, node)
@@ -503,8 +504,9 @@ class Expressions(Recorder):
             return (Sequence(item),)
         if isinstance(node.op, ast.BitOr):
             return join(left, right)
-        lengths = tuple(of_type(left, CacheLength)) or tuple(of_type(right, CacheLength))
-        return lengths or UNKNOWN
+        if isinstance(node.op, ast.Sub) and any(isinstance(atom, CacheLength) for atom in right):
+            return (NegativeNumber(),)
+        return UNKNOWN
 
     def _eval_Compare(self, node: ast.Compare, flow: Flow, parent: ast.AST | None) -> Value:
         left = self.expression(node.left, flow, node)
@@ -700,6 +702,7 @@ Expressions._attribute_handlers = {
     Items: Expressions._attribute_member_holder,
     Literal: Expressions._attribute_member_holder,
     Sequence: Expressions._attribute_member_holder,
+    LocalFunction: Expressions._attribute_member_holder,
     SuperObject: Expressions._attribute_super,
 }
 

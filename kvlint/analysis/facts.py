@@ -146,7 +146,7 @@ class TestUse:
     subject: ast.expr
     value: Value
     kind: str
-    """truth, is-none, is-not-none"""
+    """truth, is-none, is-not-none; is-tuple, is-cache (isinstance)"""
     place: Place
     owner_node: ast.AST
     """The If, IfExp, While or BoolOp whose branch is decided."""

@@ -68,7 +68,7 @@ class Guards(Calls):
             if split is not None:
                 return split
         if isinstance(test, ast.Call):
-            split = self._branch_call(test, value, flow)
+            split = self._branch_call(test, value, flow, owner)
             if split is not None:
                 return split
         return self._branch_truth(test, value, flow, owner)
@@ -221,7 +221,7 @@ class Guards(Calls):
 
     # -- isinstance, hasattr ----------------------------------------------------------------------------------------
 
-    def _branch_call(self, test: ast.Call, value: Value, flow: Flow) -> tuple[Flow | None, Flow | None] | None:
+    def _branch_call(self, test: ast.Call, value: Value, flow: Flow, owner: ast.AST) -> tuple[Flow | None, Flow | None] | None:
         if not isinstance(test.func, ast.Name):
             return None
         if test.func.id == "isinstance" and len(test.args) == 2:
@@ -229,6 +229,8 @@ class Guards(Calls):
             if classes is None:
                 return None
             subject = self.expression(test.args[0], flow, test)
+            if not classes.has_other and bool(classes.caches) != classes.has_tuple:
+                self._record_test(test, test.args[0], subject, "is-tuple" if classes.has_tuple else "is-cache", flow, owner)
             path = path_of(test.args[0])
             yes, no = flow.copy(), flow.copy()
             if path:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, STATIC_CACHE
+from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
+
+COMMON_CLASSES = (CACHE, DYNAMIC_CACHE, STATIC_CACHE, ENCODER_DECODER_CACHE)
+STATE_CLASSES = (
+    "transformers.models.mamba.modeling_mamba.MambaCache",
+    "transformers.cache_utils.MambaCache",
+    "transformers.models.jamba.modeling_jamba.HybridMambaAttentionDynamicCache",
+)
+STATE_MEMBERS = frozenset({"conv_states", "ssm_states", "update_conv_state", "update_ssm_state", "has_previous_state"})
+"""Members of the caches of single models with recurrent states, which any model's cache may stand for."""
 
 MODEL_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditionalGeneration", "Model", "LMHeadModel")
 HOOK_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
@@ -16,6 +27,15 @@ class Library:
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.cache_class = lru_cache(maxsize=None)(self._cache_class)
+
+    def member(self, cls: str, name: str) -> ReleaseSet:
+        """Releases on which a cache has the member; of a cache of unknown class: on which any common class has it."""
+        if cls != CACHE:
+            return self.timeline.member(cls, name)
+        found = ReleaseSet(0)
+        for common in (*COMMON_CLASSES, *(STATE_CLASSES if name in STATE_MEMBERS else ())):
+            found |= self.timeline.member(common, name)
+        return found
 
     def _cache_class(self, qualified: str) -> str | None:
         """The canonical name of a cache class of transformers, or None for any other name."""

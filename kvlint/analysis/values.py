@@ -7,6 +7,7 @@ the knowledge comes from (``origin``). No atom means "unknown"; unknown is silen
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -127,6 +128,13 @@ class CacheLength(Atom):
 
     cache: CacheObject
     how: str
+    node: ast.AST | None = field(default=None, compare=False)
+    """The call or attribute that read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeNumber(Atom):
+    """A number below zero, or zero, by the way it is computed (``-n``, ``kept - cache.get_seq_length()``)."""
 
 
 @dataclass(frozen=True, slots=True)
