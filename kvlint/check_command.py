@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kvlint.engine import Run
     from kvlint.report._view import View
 
-STDIN_NAME = "<stdin>.py"
+STDIN_NAME = "<stdin>"
 
 
 class Listed(click.ParamType[Any]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,6 +32,8 @@ PARALLEL_BYTES = 300_000
 """Worker processes are started for more than this many bytes of files that the screen let pass."""
 COLLECT_BYTES = 4_000_000
 """The garbage collector is off while files are linted and runs once after every so many bytes."""
+RECURSION_LIMIT = 5_000
+"""Deep enough for sums of some thousand terms, within the stack that threads have on every platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +269,7 @@ def quiet_linter() -> Callable[[Job], Result]:
     from kvlint.lint import lint
 
     since_collection = 0
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
 
     def lint_one(job: Job) -> Result:
         nonlocal since_collection

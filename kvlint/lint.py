@@ -195,7 +195,7 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline) -> Found:
 
     try:
         facts = analyse(region, path, job.target, project_of(path.parent), timeline)
-    except (SyntaxError, RecursionError) as problem:
+    except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)
             if isinstance(problem, SyntaxError)
@@ -398,7 +398,7 @@ def unreadable(job: Job, message: str, data: bytes = b"") -> Result:
 def too_much(problem: BaseException) -> str:
     if isinstance(problem, RecursionError):
         return "not checked: nested more deeply than the recursion limit of Python allows"
-    return "not checked: needs more memory than there is"
+    return "not checked: nested more deeply than the parser of Python allows, or too big for the memory there is"
 
 
 def fault(what: str, shown: str, problem: Exception) -> str:
