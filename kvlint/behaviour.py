@@ -72,3 +72,44 @@ def fact(name: str) -> Fact:
 def releases_of(timeline: Timeline, name: str) -> ReleaseSet:
     """The releases on which a fact holds."""
     return timeline.matching(fact(name).releases)
+
+
+def helper_hint(qualified: str) -> str:
+    """What to do instead of a helper that is gone; the hint of its module where it has none of its own."""
+    table = tables()["helper"]
+    name = qualified
+    while name:
+        if name in table:
+            return str(table[name]["hint"])
+        short = name.rpartition(".")[2]
+        if short in table:
+            return str(table[short]["hint"])
+        name = name.rpartition(".")[0]
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenMember:
+    """A member that a class has by inheritance and that does not work there."""
+
+    releases: str
+    effect: str
+    outcome: str
+    says: str
+    hint: str
+
+
+def method_hint(name: str) -> str:
+    """What to write instead of a member of a cache that is gone; "name=" for an assignment to it."""
+    row = tables()["member"].get(name)
+    return str(row["hint"]) if row is not None else ""
+
+
+def broken_members(cls: str, name: str) -> tuple[BrokenMember, ...]:
+    """Rows for the member *name* of the class with canonical name *cls*."""
+    short = cls.rpartition(".")[2]
+    return tuple(
+        BrokenMember(row["releases"], row["effect"], row["outcome"], row["says"], row["hint"])
+        for row in tables()["broken"]
+        if name in row["members"] and ("*" in row["classes"] or short in row["classes"])
+    )

@@ -351,7 +351,7 @@ class Walk(Annotations):
                 body_flow = when_true
             else:
                 if item is not None:
-                    self.assign(node.target, item, start, node.iter)
+                    self.assign(node.target, item, start, None)
                 body_flow = start
             after = self.block(node.body, body_flow)
             entry = merge([flow, after, *self._breaks[-1]])
@@ -706,6 +706,8 @@ class Walk(Annotations):
         """True for the methods that transformers itself calls with a cache object."""
         if info.owner is None or info.name not in HOOKS:
             return False
+        if info.name == "prepare_inputs_for_generation":
+            return True
         return any(is_hook_owner(base) or is_layer_class(base) for base in info.owner.foreign_bases())
 
     def _parameter(

@@ -532,7 +532,7 @@ class Expressions(Recorder):
         for generator in node.generators:
             value = self.expression(generator.iter, inner, node)
             self.record_iteration(generator.iter, value, "comprehension", generator.target, inner, node)
-            self.assign(generator.target, self.item_value(value, generator.iter), inner, generator.iter)
+            self.assign(generator.target, self.item_value(value, generator.iter), inner, None)
             for test in generator.ifs:
                 when_true, _ = self.branch(test, inner, node)
                 if when_true is None or not when_true.releases:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from kvlint.analysis.facts import AttributeUse, Facts
+from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, Library
 from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.values import (
     CACHE,
-    DYNAMIC_CACHE,
-    ENCODER_DECODER_CACHE,
-    STATIC_CACHE,
     CacheObject,
     Certainty,
     LocalFunction,
@@ -22,7 +22,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.releases import ReleaseSet
 
-COMMON_CLASSES = (CACHE, DYNAMIC_CACHE, STATIC_CACHE, ENCODER_DECODER_CACHE)
+ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
 
 TELLING_MEMBERS = frozenset(
     {
@@ -37,6 +37,10 @@ TELLING_MEMBERS = frozenset(
         "get_max_length",
         "batch_split",
         "from_batch_splits",
+        "conv_states",
+        "ssm_states",
+        "update_conv_state",
+        "update_ssm_state",
     }
 )
 """Members by which even a merely well-named object gives itself away as a transformers cache."""
@@ -46,12 +50,18 @@ def members_of(facts: Facts, cache: CacheObject, name: str) -> ReleaseSet:
     """Releases on which the cache has the member. Where only the base class is known: on which any common class has."""
     if cache.local_class is not None and cache.local_class.defines(name):
         return facts.timeline.all
-    if cache.cls != CACHE:
-        return facts.timeline.member(cache.cls, name)
-    found = ReleaseSet(0)
-    for cls in COMMON_CLASSES:
-        found |= facts.timeline.member(cls, name)
-    return found
+    return Library(facts.timeline).member(cache.cls, name)
+
+
+def kind_of(facts: Facts, cache: CacheObject, name: str) -> str:
+    """What the member was on the newest release that had it: "method", "attribute", or "" where no release had it."""
+    classes = (cache.cls,) if cache.cls != CACHE else (*COMMON_CLASSES, *STATE_CLASSES)
+    newest, kind = -1, ""
+    for cls in classes:
+        for releases, found in facts.timeline.member_kind(cls, name):
+            if releases.newest > newest:
+                newest, kind = releases.newest, found
+    return "method" if kind.endswith("method") else "attribute" if kind else ""
 
 
 def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
@@ -108,3 +118,32 @@ def is_own_member(value: Value) -> bool:
 def describe(cache: CacheObject) -> str:
     """How messages call the object: its class where it is known."""
     return f"`{cache.cls.rpartition('.')[2]}`" if cache.cls != CACHE else "a cache"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingMember:
+    """A member of a cache that some release in force lacks."""
+
+    use: AttributeUse
+    cache: CacheObject
+    wrong: ReleaseSet
+    life: ReleaseSet
+
+
+def missing_members(facts: Facts, kind: str) -> Iterator[MissingMember]:
+    """Uses of members of this kind ("method", "attribute") on caches, where a release in force has no such member."""
+    for use in facts.attributes:
+        if use.place.caught & ATTRIBUTE_ERRORS or use.place.typing_only:
+            continue
+        if use.place.known_members:
+            continue
+        cache = receiver(facts, use)
+        if cache is None or (cache.local_class is not None and not cache.local_class.bases_known()):
+            continue
+        lives = members_of(facts, cache, use.name)
+        if not lives or kind_of(facts, cache, use.name) != kind:
+            continue
+        life = facts.timeline.all - lives
+        wrong = use.place.releases & cache.when & life
+        if wrong:
+            yield MissingMember(use, cache, wrong, life)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, ImportUse, Place, SymbolUse
@@ -40,10 +40,15 @@ class SymbolReference:
 
 def references(facts: Facts) -> Iterator[SymbolReference]:
     """Imports and uses of recorded names that some release in force lacks."""
+    return references_where(facts, lacking)
+
+
+def references_where(facts: Facts, wrong: Callable[[Facts, str], ReleaseSet]) -> Iterator[SymbolReference]:
+    """Imports and uses of recorded names on releases in force where *wrong* says so."""
     for item in facts.imports:
         if item.place.typing_only or item.place.caught & IMPORT_ERRORS:
             continue
-        missing = missing_releases(facts, item.qualified, item.place)
+        missing = item.place.releases & wrong(facts, item.qualified)
         if missing:
             span = facts.span(item.node)
             yield SymbolReference(item.qualified, missing, item.node, span, item.place, item, True)
@@ -53,7 +58,7 @@ def references(facts: Facts) -> Iterator[SymbolReference]:
         qualified, node = recorded_part(facts, use)
         if not qualified:
             continue
-        missing = missing_releases(facts, qualified, use.place)
+        missing = use.place.releases & wrong(facts, qualified)
         if not missing or (not use.imported and use.place.caught & ATTRIBUTE_ERRORS):
             continue
         span = facts.span(use.quoted) if use.quoted is not None else facts.span(node)
@@ -73,11 +78,11 @@ def recorded_part(facts: Facts, use: SymbolUse) -> tuple[str, ast.expr]:
     return "", use.node
 
 
-def missing_releases(facts: Facts, qualified: str, place: Place) -> ReleaseSet:
-    """Releases in force on which the name cannot be had; none for a name that no release is known to have had."""
+def lacking(facts: Facts, qualified: str) -> ReleaseSet:
+    """Releases on which the name cannot be had; none for a name that no release is known to have had."""
     if not facts.timeline.knows(qualified):
         return ReleaseSet(0)
-    return place.releases - facts.timeline.importable(qualified)
+    return facts.timeline.all - facts.timeline.importable(qualified)
 
 
 # -- replacing a class ----------------------------------------------------------------------------------------------

@@ -1,0 +1,168 @@
+"""Helpers around the cache that are gone: config classes, mapping constants, mask modules, private hooks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import AttributeUse, Facts, FunctionUse
+from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.values import Instance, Model, SuperObject
+from kvlint.behaviour import helper_hint
+from kvlint.checks.base import Check
+from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
+from kvlint.findings import Category, Finding
+
+GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
+AREAS = (
+    "transformers.cache_utils",
+    "transformers.masking_utils",
+    "transformers.modeling_attn_mask_utils",
+    "transformers.generation",
+    "transformers.integrations.executorch",
+    "transformers.modeling_flash_attention_utils",
+)
+HOOK_WORDS = ("cache", "past", "generation_mode", "_update_model_kwargs", "_expand_inputs")
+
+
+class RemovedCacheHelper(Check):
+    """Reports helpers of the cache code that are gone on a release in force."""
+
+    triggers = (
+        "CacheConfig",
+        "CACHE",
+        "_MAPPING",
+        "modeling_attn_mask_utils",
+        "masking_utils",
+        "mask",
+        "cache_utils",
+        "_cache",
+        "_past",
+        "past_key_values",
+    )
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for reference in references(facts):
+            if is_function_use(reference):
+                continue
+            if in_area(facts, reference) and not names_cache_class(facts, reference):
+                yield self._reference(facts, reference)
+        if facts.in_transformers:
+            return
+        for use in facts.attributes:
+            yield from self._hook_call(facts, use)
+        for definition in facts.functions:
+            yield from self._hook_override(facts, definition)
+
+    def _reference(self, facts: Facts, reference: SymbolReference) -> Finding:
+        module, _, name = reference.qualified.rpartition(".")
+        life = facts.timeline.all - facts.timeline.importable(reference.qualified)
+        module_life = facts.timeline.all - facts.timeline.importable(module)
+        node, span = reference.node, reference.span
+        if reference.is_import:
+            error = "ModuleNotFoundError" if reference.missing & module_life else "ImportError"
+            subject = f"the module `{module}`" if reference.missing & module_life and module != "transformers" else f"`{name}`"
+            message = f"{subject} is not in transformers: {error} {{when}}"
+        elif reference.through_import:
+            message = f"`{name}` is not in transformers: its import fails {{when}}"
+        else:
+            message = f"`{module}` has no `{name}`: AttributeError {{when}}"
+        return self.finding(
+            facts,
+            node,
+            reference.place,
+            message,
+            releases=reference.missing,
+            life=life,
+            help=helper_hint(reference.qualified),
+            span=span,
+        )
+
+    def _hook_call(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:
+        """``model._extract_past_from_model_output(...)``: a private method that is gone."""
+        if not is_hook_name(use.name) or use.action != "load" or use.place.caught & ATTRIBUTE_ERRORS:
+            return
+        if use.place.known_members or not on_model(use):
+            return
+        lives = facts.timeline.member(GENERATION_MIXIN, use.name)
+        if not lives:
+            return
+        wrong = use.place.releases - lives
+        if wrong:
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                f"`GenerationMixin.{use.name}` is gone: AttributeError {{when}}",
+                releases=wrong,
+                life=facts.timeline.all - lives,
+                help=helper_hint(f"{GENERATION_MIXIN}.{use.name}"),
+            )
+
+    def _hook_override(self, facts: Facts, definition: FunctionUse) -> Iterator[Finding]:
+        """A method that overrides a private hook which ``generate`` no longer calls."""
+        info = definition.info
+        if info.owner is None or not is_hook_name(info.name) or info.called or is_called(facts, info.name):
+            return
+        if not any(is_torch_model_class(base) for base in info.owner.foreign_bases()):
+            return
+        lives = facts.timeline.member(GENERATION_MIXIN, info.name)
+        wrong = definition.place.releases - lives
+        if not lives or not wrong or info.name == "_reorder_cache":
+            return
+        start, _ = facts.span(info.node)
+        header = facts.text.index(info.name, start)
+        yield self.finding(
+            facts,
+            info.node,
+            definition.place,
+            f"nothing calls `{info.name}` {{when}}: the hook of GenerationMixin that it overrides is gone",
+            releases=wrong,
+            life=facts.timeline.all - lives,
+            category=Category.SILENT,
+            help=helper_hint(f"{GENERATION_MIXIN}.{info.name}"),
+            span=(header, header + len(info.name)),
+        )
+
+
+def is_function_use(reference: SymbolReference) -> bool:
+    """True for a use of an imported function or constant: its import is reported, which is where the program stops."""
+    name = reference.qualified.rpartition(".")[2]
+    return reference.through_import and not reference.is_import and not (name[:1].isupper() and not name.isupper())
+
+
+def in_area(facts: Facts, reference: SymbolReference) -> bool:
+    """True for names of the modules that hold the cache code, by their own or their exported name."""
+    names = (reference.qualified, facts.timeline.canonical(reference.qualified) or "")
+    return any(name == area or name.startswith(area + ".") for name in names for area in AREAS)
+
+
+def names_cache_class(facts: Facts, reference: SymbolReference) -> bool:
+    return facts.timeline.is_cache_class(facts.timeline.canonical(reference.qualified) or reference.qualified)
+
+
+def is_hook_name(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and any(word in name for word in HOOK_WORDS)
+
+
+def on_model(use: AttributeUse) -> bool:
+    """True where the object is a model: loaded or built here, ``self`` of a model class, or ``super()`` in one."""
+    for atom in use.value:
+        if isinstance(atom, Model) and atom.certainty >= 2:
+            return True
+        if isinstance(atom, Instance) and not atom.info.defines(use.name):
+            return any(is_torch_model_class(base) for base in atom.info.foreign_bases())
+        if isinstance(atom, SuperObject):
+            return any(is_torch_model_class(base) for base in atom.info.foreign_bases())
+    return False
+
+
+def is_called(facts: Facts, name: str) -> bool:
+    """True where the file itself calls a method of this name."""
+    assert facts.tree is not None
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
+        for node in ast.walk(facts.tree)
+    )
+
+

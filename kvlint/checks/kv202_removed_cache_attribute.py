@@ -1,0 +1,126 @@
+"""Attributes of cache objects that a release in force lacks: ``key_cache``, ``value_cache``, ``seen_tokens``, ..."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import AttributeUse, Facts
+from kvlint.analysis.values import STATIC_CACHE, CacheObject
+from kvlint.behaviour import method_hint, releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.receivers import MissingMember, describe, known_cache, missing_members
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.rewriting import attribute_edit, has_comment, minimal, parenthesised
+
+LISTS = {"key_cache": "keys", "value_cache": "values"}
+COUNTERS = ("seen_tokens", "_seen_tokens")
+READERS = frozenset({"zip", "enumerate", "sum", "list", "tuple", "reversed", "any", "all", "max", "min"})
+
+
+class RemovedCacheAttribute(Check):
+    """Reports reads of cache attributes that are gone, not there yet, or became methods."""
+
+    triggers = (
+        "key_cache",
+        "value_cache",
+        "seen_tokens",
+        "max_batch_size",
+        "max_cache_len",
+        "conv_states",
+        "ssm_states",
+        "has_previous_state",
+        "past",
+        "cache.",
+    )
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for missing in missing_members(facts, "attribute"):
+            if missing.use.action in ("store", "delete"):
+                continue
+            yield self.finding(
+                facts,
+                missing.use.node,
+                missing.use.place,
+                f"{describe(missing.cache)} has no `{missing.use.name}`: AttributeError {{when}}",
+                releases=missing.wrong,
+                life=missing.life,
+                help=method_hint(missing.use.name),
+                origin=missing.cache.origin,
+                fix=fix_of(facts, missing),
+            )
+        for use in facts.attributes:
+            yield from self._uncalled(facts, use)
+
+    def _uncalled(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:
+        """``if cache.has_previous_state:`` where that is a method."""
+        cache = known_cache(use.value)
+        if use.name != "has_previous_state" or use.action != "load" or use.call is not None or cache is None:
+            return
+        life = releases_of(facts.timeline, "has-previous-state-method")
+        wrong = use.place.releases & cache.when & life
+        if cache.local_class is not None or not wrong or isinstance(use.parent, ast.Attribute):
+            return
+        in_force_everywhere = use.place.releases <= life
+        _, end = facts.span(use.node)
+        yield self.finding(
+            facts,
+            use.node,
+            use.place,
+            "`has_previous_state` is a method {when}: without the call it is always true",
+            releases=wrong,
+            life=life,
+            category=Category.SILENT,
+            help="write `has_previous_state()`",
+            origin=cache.origin,
+            fix=Fix("Call it", Applicability.SAFE, (Edit(end, end, "()"),)) if in_force_everywhere else None,
+        )
+
+
+def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
+    """The replacement, where it is right on all releases in force."""
+    use, node = missing.use, missing.use.node
+    if not isinstance(node, ast.Attribute) or use.action != "load" or use.place.releases - missing.cache.when:
+        return None
+    in_force = use.place.releases
+    if use.name in LISTS and in_force <= facts.timeline.matching(">=4.54"):
+        return list_fix(facts, use, node)
+    if use.name in COUNTERS:
+        return Fix("Replace with `get_seq_length()`", Applicability.SAFE, (attribute_edit(facts, node, "get_seq_length()"),))
+    if use.name in ("max_cache_len", "max_batch_size") and in_force <= facts.timeline.matching(">=5.13"):
+        return bound_fix(facts, missing.cache, use.name, node)
+    return None
+
+
+def bound_fix(facts: Facts, cache: CacheObject, name: str, node: ast.Attribute) -> Fix:
+    """The names that replaced the bounds of static caches; ``batch_size`` is -1 before the first update."""
+    if name == "max_cache_len":
+        safe = Applicability.SAFE if cache.cls == STATIC_CACHE else Applicability.UNSAFE
+        return Fix("Replace with `get_max_length()`", safe, (attribute_edit(facts, node, "get_max_length()"),))
+    return Fix("Replace with `batch_size`", Applicability.UNSAFE, (attribute_edit(facts, node, "batch_size"),))
+
+
+def list_fix(facts: Facts, use: AttributeUse, node: ast.Attribute) -> Fix | None:
+    """``cache.key_cache[i]`` becomes ``cache.layers[i].keys``; the whole list is rebuilt where it is only read."""
+    part = LISTS[use.name]
+    parent = use.parent
+    if isinstance(parent, ast.Subscript) and parent.value is node:
+        if isinstance(parent.slice, ast.Slice) or isinstance(parent.ctx, ast.Del):
+            return None
+        _, end = facts.span(parent)
+        edits = (attribute_edit(facts, node, "layers"), Edit(end, end, f".{part}"))
+        return Fix(f"Replace with `.layers[...].{part}`", Applicability.SAFE, edits)
+    if isinstance(parent, ast.Call) and parent.func is not node:
+        name = parent.func.id if isinstance(parent.func, ast.Name) else ""
+        if name == "len":
+            return Fix("Count the layers", Applicability.SAFE, (attribute_edit(facts, node, "layers"),))
+        if name not in READERS:
+            return None
+    elif not isinstance(parent, (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Starred)):
+        return None
+    start, end = facts.span(node)
+    if has_comment(facts.text[start:end]):
+        return None
+    source = parenthesised(facts.source(node.value), node.value)
+    text = f"[layer.{part} for layer in {source}.layers]"
+    return Fix(f"Collect the {part} of the layers", Applicability.SAFE, (minimal(facts.text, start, end, text),))

@@ -1,0 +1,156 @@
+"""``for k, v in past``: from 5.0.0 a cache yields three items for each layer, and static ones cannot be iterated."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts, IterationUse
+from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, CacheObject, Certainty, LayerPair, of_type
+from kvlint.behaviour import releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.receivers import describe, known_cache, members_of
+from kvlint.findings import Applicability, Edit, Finding, Fix
+
+OLD_ARITY = {ENCODER_DECODER_CACHE: 4}
+NEW_ARITY = {ENCODER_DECODER_CACHE: 6}
+TRANSPARENT_CALLS = frozenset({"enumerate", "reversed", "tuple", "list", "iter"})
+
+
+class CacheIteration(Check):
+    """Reports iterations that expect the pairs of old releases."""
+
+    triggers = ("past", "cache", "Cache", "kv")
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for use in facts.iterations:
+            if use.place.caught & {"ValueError", "TypeError", "Exception"}:
+                continue
+            cache = known_cache(use.value)
+            if cache is not None and not (cache.local_class is not None and cache.local_class.defines("__iter__")):
+                yield from self._of_cache(facts, use, cache)
+            else:
+                yield from self._of_layer(facts, use)
+
+    def _of_cache(self, facts: Facts, use: IterationUse, cache: CacheObject) -> Iterator[Finding]:
+        lives = members_of(facts, cache, "__iter__")
+        gone = facts.timeline.all - lives
+        wrong = use.place.releases & cache.when & gone
+        if wrong and lives:
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                f"{describe(cache)} cannot be iterated: TypeError {{when}}",
+                releases=wrong,
+                life=gone,
+                help="iterate over `cache.layers`; each layer has `.keys` and `.values` (4.54 and newer)",
+                origin=cache.origin,
+            )
+            return
+        target = pair_target(use)
+        if target is None:
+            return
+        count = len(target.elts)
+        triples = releases_of(facts.timeline, "iteration-triples")
+        if count not in (2, 4) or any(isinstance(item, ast.Starred) for item in target.elts):
+            return
+        wrong = use.place.releases & cache.when & triples
+        if not wrong:
+            return
+        both = count == 4 or cache.cls == ENCODER_DECODER_CACHE
+        items = "six items for each layer" if both else "three items for each layer (keys, values, window)"
+        help = (
+            "iterate over `zip(cache.self_attention_cache.layers, cache.cross_attention_cache.layers)`"
+            if both
+            else "iterate over `cache.layers` and read `.keys` and `.values`, or take the rest with `*_`"
+        )
+        yield self.finding(
+            facts,
+            use.node,
+            use.place,
+            f"{describe(cache)} yields {items}: ValueError, too many values to unpack, {{when}}",
+            releases=wrong,
+            life=triples,
+            help=help,
+            origin=cache.origin,
+            fix=None if both else rest_fix(facts, target, cache),
+        )
+
+    def _of_layer(self, facts: Facts, use: IterationUse) -> Iterator[Finding]:
+        """``for t in layer_past``: the third item is no tensor."""
+        pair = next((atom for atom in of_type(use.value, LayerPair) if atom.cache is not None), None)
+        if pair is None or pair.cache is None or pair.cache.certainty < Certainty.CONTEXT or len(use.value) > 1:
+            return
+        triples = releases_of(facts.timeline, "iteration-triples")
+        wrong = use.place.releases & pair.when & triples
+        if not wrong:
+            return
+        origin = pair.cache.origin
+        if use.how in ("for", "comprehension") and not isinstance(use.target, ast.Tuple):
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                "a layer of an iterated cache has a third item, the window or None, that is no key or value: {when}",
+                releases=wrong,
+                life=triples,
+                help="iterate over `cache.layers` and treat `.keys` and `.values` by name",
+                origin=origin,
+            )
+        elif use.how == "unpack" and isinstance(use.target, ast.Tuple) and len(use.target.elts) == 2:
+            if any(isinstance(item, ast.Starred) for item in use.target.elts):
+                return
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                "a layer of an iterated cache has three items: ValueError, too many values to unpack, {when}",
+                releases=wrong,
+                life=triples,
+                help="take the rest with `*_`, or iterate over `cache.layers`",
+                origin=origin,
+                fix=rest_fix(facts, use.target, pair.cache),
+            )
+
+
+def pair_target(use: IterationUse) -> ast.Tuple | None:
+    """The tuple of names that each item is unpacked into; of ``zip(*cache)``: the names that take the columns."""
+    if use.how == "star":
+        call = use.loop
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "zip" and len(call.args) == 1:
+            statement = use.place.statement
+            if isinstance(statement, ast.Assign) and statement.value is call and isinstance(statement.targets[0], ast.Tuple):
+                return statement.targets[0]
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
+                outer = statement.value
+                if isinstance(outer, ast.Call) and call in outer.args and getattr(outer.func, "id", "") in ("map",):
+                    return statement.targets[0]
+        return None
+    if use.how in ("for", "comprehension"):
+        return use.target if isinstance(use.target, ast.Tuple) else None
+    if use.how == "call" and use.function_name in TRANSPARENT_CALLS:
+        return None if use.function_name in ("tuple", "list", "iter") else loop_target(use)
+    return None
+
+
+def loop_target(use: IterationUse) -> ast.Tuple | None:
+    """``(k, v)`` of ``for i, (k, v) in enumerate(cache)`` and of ``for k, v in reversed(cache)``."""
+    call = use.loop
+    for node in ast.walk(use.place.statement):
+        if isinstance(node, (ast.For, ast.comprehension)) and node.iter is call:
+            target = node.target
+            if use.function_name == "enumerate":
+                inner = target.elts[1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else None
+                return inner if isinstance(inner, ast.Tuple) else None
+            return target if isinstance(target, ast.Tuple) else None
+    return None
+
+
+def rest_fix(facts: Facts, target: ast.Tuple, cache: CacheObject) -> Fix | None:
+    """Takes what comes behind keys and values: right before and after 5.0."""
+    if len(target.elts) != 2 or cache.cls not in (CACHE, DYNAMIC_CACHE):
+        return None
+    _, end = facts.span(target.elts[-1])
+    sure = cache.cls == DYNAMIC_CACHE or cache.source in ("hook", "output", "parameter", "usage", "key", "attribute")
+    return Fix("Take the rest of each item", Applicability.SAFE if sure else Applicability.UNSAFE, (Edit(end, end, ", *_"),))

@@ -1,0 +1,53 @@
+"""``offloaded=True``: the argument is called ``offloading``; what is offloaded differs between the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.values import DYNAMIC_CACHE, STATIC_CACHE, Symbol
+from kvlint.checks.base import Check
+from kvlint.checks.receivers import cache_class
+from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.releases import ReleaseSet
+from kvlint.rewriting import keyword_edit
+
+
+class OffloadedKeyword(Check):
+    """Reports ``offloaded=`` in a cache constructor."""
+
+    triggers = ("offloaded",)
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for use in facts.calls:
+            for atom in use.callee:
+                cls = cache_class(facts, atom.name) if isinstance(atom, Symbol) else None
+                if cls in (DYNAMIC_CACHE, STATIC_CACHE):
+                    in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)
+                    yield from self._of_call(facts, use, cls or "", in_force)
+
+    def _of_call(self, facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Iterator[Finding]:
+        keyword = use.keyword("offloaded")
+        if keyword is None or use.place.caught & {"TypeError", "Exception"} or not in_force:
+            return
+        since = facts.timeline.matching(">=4.56")
+        swallowed = since if cls == STATIC_CACHE else ReleaseSet(0)
+        silent = in_force <= swallowed
+        short = cls.rpartition(".")[2]
+        fix = None
+        if in_force <= since and use.keyword("offloading") is None:
+            fix = Fix("Rename to `offloading`", Applicability.SAFE, (keyword_edit(facts, keyword, "offloading"),))
+        default = "all layers" if cls == STATIC_CACHE else "only the layers without a sliding window"
+        yield self.finding(
+            facts,
+            keyword,
+            use.place,
+            f"`{short}` ignores `offloaded` {{when}}: nothing is offloaded"
+            if silent
+            else f"`{short}` takes no `offloaded`: TypeError {{when}}",
+            releases=in_force,
+            life=swallowed if silent else facts.timeline.all,
+            category=Category.SILENT if silent else Category.BREAKS,
+            help=f"the argument is `offloading` (4.56 and newer); `offload_only_non_sliding` decides whether {default} are moved",
+            fix=fix,
+        )

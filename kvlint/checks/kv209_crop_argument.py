@@ -1,0 +1,184 @@
+"""``cache.crop(n)``: the argument was the length to keep, it is the number of tokens to remove, below zero."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvlint.analysis.facts import AttributeUse, CallUse, Facts
+from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, CacheObject, NegativeNumber, Value, literal
+from kvlint.behaviour import releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.receivers import describe, known_cache
+from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.releases import ReleaseSet
+from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
+
+LENGTH_WORDS = ("past", "seen", "cache_len", "cached", "total", "current", "full", "old_len")
+"""In the name of what is subtracted: the difference is then what to remove, not what to keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The argument of one ``crop`` call."""
+
+    node: ast.expr
+    keyword: str
+    value: Value
+
+    @property
+    def number(self) -> int | None:
+        found = literal(self.value)
+        return found if isinstance(found, int) else None
+
+    @property
+    def is_negative(self) -> bool:
+        """Below zero by its form; a difference with a length of the past on the right counts too."""
+        if self.number is not None:
+            return self.number < 0
+        if self.value and all(isinstance(atom, NegativeNumber) for atom in self.value):
+            return True
+        if isinstance(self.node, ast.BinOp) and isinstance(self.node.op, ast.Sub):
+            right = ast.unparse(self.node.right).lower()
+            left = ast.unparse(self.node.left).lower()
+            return any(word in right for word in LENGTH_WORDS) and not any(word in left for word in LENGTH_WORDS)
+        return False
+
+
+class CropArgument(Check):
+    """Reports ``crop`` calls whose argument means something else or raises."""
+
+    triggers = ("crop",)
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        calls = {id(use.node): use for use in facts.calls}
+        for use in facts.attributes:
+            cache = known_cache(use.value)
+            if use.name != "crop" or use.call is None or cache is None or id(use.call) not in calls:
+                continue
+            if cache.local_class is not None and cache.local_class.defines("crop"):
+                continue
+            argument = argument_of(calls[id(use.call)])
+            if argument is not None:
+                yield from self._of_call(facts, use, cache, argument)
+
+    def _of_call(self, facts: Facts, use: AttributeUse, cache: CacheObject, argument: Argument) -> Iterator[Finding]:
+        assert use.call is not None
+        in_force = use.place.releases & cache.when
+        refused = refused_keyword(facts, cache, argument.keyword)
+        if refused & in_force and not use.place.caught & {"TypeError", "Exception"}:
+            yield self.finding(
+                facts,
+                use.call,
+                use.place,
+                f"`crop` takes no `{argument.keyword}`: TypeError {{when}}",
+                releases=refused & in_force,
+                life=refused,
+                help="pass the number of tokens to remove by position, below zero: right on every release",
+                origin=cache.origin,
+                fix=crop_fix(facts, use, cache, argument),
+            )
+            return
+        if argument.is_negative or use.place.caught & {"ValueError", "Exception"}:
+            return
+        if argument.number == 0:
+            yield from self._zero(facts, use, cache)
+            return
+        life = releases_of(facts.timeline, "crop-positive")
+        wrong = in_force & life
+        if wrong:
+            yield self.finding(
+                facts,
+                use.call,
+                use.place,
+                f"`crop` of {describe(cache)} takes the number of tokens to remove, below zero; a positive one (the length to keep) raises ValueError {{when}}",
+                releases=wrong,
+                life=life,
+                help="write `cache.crop(-(cache.get_seq_length() - length))`, or `cache.crop(-n)` to remove n tokens",
+                origin=cache.origin,
+                fix=crop_fix(facts, use, cache, argument),
+            )
+            return
+        life = releases_of(facts.timeline, "crop-positive-warns")
+        if in_force & life:
+            yield self.finding(
+                facts,
+                use.call,
+                use.place,
+                "a positive argument of `crop` is deprecated {when} and raises from 5.20",
+                releases=in_force & life,
+                life=life,
+                category=Category.DEPRECATED,
+                help="write `cache.crop(-(cache.get_seq_length() - length))`",
+                origin=cache.origin,
+                fix=crop_fix(facts, use, cache, argument),
+            )
+
+    def _zero(self, facts: Facts, use: AttributeUse, cache: CacheObject) -> Iterator[Finding]:
+        life = releases_of(facts.timeline, "crop-zero")
+        wrong = use.place.releases & cache.when & life
+        if wrong and use.call is not None:
+            yield self.finding(
+                facts,
+                use.call,
+                use.place,
+                "`crop(0)` does nothing {when}; before, it emptied the cache",
+                releases=wrong,
+                life=life,
+                category=Category.SILENT,
+                help="build a new cache, or `cache.reset()` (5.18 and newer)",
+                origin=cache.origin,
+            )
+
+
+def argument_of(use: CallUse) -> Argument | None:
+    node = use.node
+    if len(node.args) == 1 and not node.keywords and not use.starred:
+        return Argument(node.args[0], "", use.arguments[0])
+    if len(node.keywords) == 1 and not node.args and node.keywords[0].arg is not None:
+        return Argument(node.keywords[0].value, node.keywords[0].arg, use.keywords[0][1])
+    return None
+
+
+def refused_keyword(facts: Facts, cache: CacheObject, keyword: str) -> ReleaseSet:
+    """Releases on which ``crop`` does not know the keyword (old names that are renamed with a warning are known)."""
+    found = ReleaseSet(0)
+    if not keyword:
+        return found
+    cls = cache.cls if cache.cls != CACHE else DYNAMIC_CACHE
+    for releases, signature in facts.timeline.signatures(cls, "crop"):
+        if signature.parameter(keyword) is None and not signature.accepts_kwargs:
+            found |= releases
+    for releases, deprecations in facts.timeline.deprecations(cls, "crop"):
+        if any(item.old == keyword for item in deprecations):
+            found -= releases
+    return found
+
+
+def crop_fix(facts: Facts, use: AttributeUse, cache: CacheObject, argument: Argument) -> Fix | None:
+    """The length to keep, turned into the number of tokens to remove.
+
+    ``get_seq_length`` counts what the cache has seen. Unsafe: where the length to keep is more than there is, the old
+    call did nothing and the new one raises.
+    """
+    assert use.call is not None
+    if not use.place.releases <= releases_of(facts.timeline, "crop-zero") or not is_plain(use.value_node):
+        return None
+    start, end = facts.span(use.call)
+    if has_comment(facts.text[start:end]) or argument.keyword == "tokens_to_remove":
+        return None
+    receiver = facts.source(use.value_node)
+    node = argument.node
+    if argument.is_negative:
+        text = f"{receiver}.crop({facts.source(node)})"
+        return Fix("Pass it by position", Applicability.SAFE, (minimal(facts.text, start, end, text),))
+    source = facts.source(node)
+    prefix = f"{receiver}.get_seq_length() - "
+    if source.replace(" ", "").startswith(prefix.replace(" ", "")) and isinstance(node, ast.BinOp):
+        text = f"{receiver}.crop(-{parenthesised(facts.source(node.right), node.right)})"
+    else:
+        weak = isinstance(node, (ast.BinOp, ast.IfExp, ast.BoolOp, ast.Lambda, ast.NamedExpr, ast.Compare))
+        kept = f"({source})" if weak else source
+        text = f"{receiver}.crop(-({receiver}.get_seq_length() - {kept}))"
+    return Fix("Remove the rest by number", Applicability.UNSAFE, (minimal(facts.text, start, end, text),))

@@ -1,0 +1,152 @@
+"""Subclasses of cache classes that miss what the library calls: ``__init__``, ``update(**kwargs)``, the lengths."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import CallUse, ClassUse, Facts, FunctionUse
+from kvlint.analysis.scopes import ClassInfo
+from kvlint.analysis.values import CACHE, LocalClass, Member, SuperObject, Symbol, of_type
+from kvlint.behaviour import releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.receivers import cache_class
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.rewriting import has_comment
+
+LENGTHS = ("get_seq_length", "get_mask_sizes")
+
+
+class IncompleteCacheSubclass(Check):
+    """Reports own cache classes that the library cannot use as it used to."""
+
+    triggers = ("Cache", "Layer")
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        if facts.in_transformers:
+            return
+        for use in facts.calls:
+            yield from self._bare_init(facts, use)
+        for definition in facts.functions:
+            yield from self._update_signature(facts, definition)
+        for item in facts.classes:
+            yield from self._own_storage(facts, item)
+
+    def _bare_init(self, facts: Facts, use: CallUse) -> Iterator[Finding]:
+        """``super().__init__()`` in a direct subclass of ``Cache``, or such a subclass built without its own init."""
+        info = bare_init_of(facts, use)
+        if info is None or use.node.args or use.node.keywords or use.place.caught & {"TypeError", "ValueError", "Exception"}:
+            return
+        life = releases_of(facts.timeline, "bare-cache-init")
+        wrong = use.place.releases & life
+        if wrong:
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                "`Cache.__init__` needs the layers or their class: it raises ValueError (TypeError on 4.54 and 4.55) {when}",
+                releases=wrong,
+                life=life,
+                help="write `super().__init__(layer_class_to_replicate=DynamicLayer)` (4.56 and newer), or derive from `DynamicCache`",
+            )
+
+    def _update_signature(self, facts: Facts, definition: FunctionUse) -> Iterator[Finding]:
+        info = definition.info
+        if info.name != "update" or info.owner is None or info.node.args.kwarg is not None or info.parameter("kwargs"):
+            return
+        if not is_cache_subclass(facts, info.owner):
+            return
+        life = releases_of(facts.timeline, "update-gets-kwargs")
+        wrong = definition.place.releases & life
+        if not wrong:
+            return
+        start, _ = facts.span(info.node)
+        header = facts.text.index("update", start)
+        yield self.finding(
+            facts,
+            info.node,
+            definition.place,
+            "models call `cache.update(..., kwargs=kwargs)` {when}: TypeError, this `update` takes no `kwargs`",
+            releases=wrong,
+            life=life,
+            help="add `**kwargs`",
+            span=(header, header + len("update")),
+            fix=kwargs_fix(facts, info.node),
+        )
+
+    def _own_storage(self, facts: Facts, item: ClassUse) -> Iterator[Finding]:
+        info = item.info
+        if "update" not in info.methods or not is_cache_subclass(facts, info, layers=False) or not info.bases_known():
+            return
+        missing = [name for name in LENGTHS if info.method(name) is None]
+        if not missing or uses_layers(info.methods["update"].node):
+            return
+        life = releases_of(facts.timeline, "layers-hold-the-length")
+        wrong = item.place.releases & life
+        if not wrong:
+            return
+        start, _ = facts.span(info.node)
+        name_start = facts.text.index(info.name, start + len("class"))
+        both = " and ".join(f"`{name}`" for name in missing)
+        yield self.finding(
+            facts,
+            info.node,
+            item.place,
+            f"`{info.name}` keeps its tensors outside `layers`, where the inherited {both} look {{when}}: they see an empty cache",
+            releases=wrong,
+            life=life,
+            category=Category.SILENT,
+            help="override `get_seq_length` and `get_mask_sizes` too, or keep the tensors in `self.layers`",
+            span=(name_start, name_start + len(info.name)),
+        )
+
+
+def bare_init_of(facts: Facts, use: CallUse) -> ClassInfo | None:
+    """The direct subclass of ``Cache`` whose base is initialised by this call."""
+    for atom in use.callee:
+        if isinstance(atom, Member) and atom.name == "__init__" and isinstance(atom.of, SuperObject):
+            return atom.of.info if derives_directly(facts, atom.of.info) else None
+        if isinstance(atom, LocalClass) and derives_directly(facts, atom.info) and "__init__" not in atom.info.methods:
+            return atom.info
+    return None
+
+
+def derives_directly(facts: Facts, info: ClassInfo) -> bool:
+    """True where the first base is transformers' ``Cache`` itself."""
+    if not info.bases:
+        return False
+    return any(cache_class(facts, atom.name) == CACHE for atom in of_type(info.bases[0], Symbol))
+
+
+def is_cache_subclass(facts: Facts, info: ClassInfo, layers: bool = True) -> bool:
+    for base in info.foreign_bases():
+        if cache_class(facts, base) is not None:
+            return True
+        if layers and base.startswith("transformers.") and facts.timeline.is_layer_class(facts.timeline.canonical(base) or base):
+            return True
+    return False
+
+
+def uses_layers(node: ast.AST) -> bool:
+    """True where a method works on ``self.layers`` or hands the tensors to the base class or another cache."""
+    for item in ast.walk(node):
+        if isinstance(item, ast.Attribute) and item.attr in ("layers", "update", "append_new_layers"):
+            return True
+        if isinstance(item, ast.Name) and item.id == "super":
+            return True
+    return False
+
+
+def kwargs_fix(facts: Facts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Fix | None:
+    """Adds ``**kwargs`` behind the last parameter."""
+    arguments = node.args
+    nodes: list[ast.AST] = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *arguments.defaults]
+    nodes += [item for item in (*arguments.kw_defaults, arguments.vararg) if item is not None]
+    if not nodes:
+        return None
+    last = max(facts.span(item)[1] for item in nodes)
+    body = facts.span(node.body[0])[0]
+    between = facts.text[last:body]
+    if has_comment(between.partition(")")[0]):
+        return None
+    return Fix("Add `**kwargs`", Applicability.SAFE, (Edit(last, last, ", **kwargs"),))

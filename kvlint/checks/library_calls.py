@@ -1,0 +1,234 @@
+"""Functions of the file that transformers itself calls, and the keyword under which it hands them the cache."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kvlint.analysis.facts import AttributeUse, Facts, Place
+from kvlint.analysis.library import is_layer_class
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.values import Instance, LocalClass, LocalFunction, Model, ModelLayers, Symbol, Unknown, of_type
+from kvlint.releases import NO_RELEASE, ReleaseSet
+
+CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
+"""Names under which some release hands over the cache. ``layer_past`` is left out: it held a tuple, not a cache."""
+
+GENERATIVE_NAMES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForQuestionGeneration", "ForSpeechSeq2Seq")
+OTHER_FRAMEWORKS = ("TF", "Flax")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCalled:
+    """A function that the library calls. *names* says on which releases it passes the cache under which keyword."""
+
+    info: FunctionInfo
+    place: Place
+    role: str
+    """model, layer, attention, prepare (``prepare_inputs_for_generation``) or hook"""
+    names: Mapping[str, ReleaseSet]
+    shown: str
+    encoder: bool = False
+    """The class belongs to an encoder family, whose forward mostly runs without a cache."""
+    patched: AttributeUse | None = field(default=None, compare=False)
+
+
+def library_called(facts: Facts) -> list[LibraryCalled]:
+    """Every function of the region that the library calls with a cache, in the order of the text."""
+    if facts.foreign_engine or facts.tree is None:
+        return []
+    found: dict[int, LibraryCalled] = {}
+    for item in (*_methods(facts), *_patches(facts)):
+        found.setdefault(id(item.info.node), item)
+    return sorted(found.values(), key=lambda item: item.info.node.lineno)
+
+
+def kind_names(facts: Facts, kind: str) -> dict[str, ReleaseSet]:
+    """Keyword -> releases on which the library's own code of this kind (model, layer, attention) is called with it."""
+    return {
+        name: releases for name in CACHE_PARAMETERS if (releases := facts.timeline.keyword_of_kind(kind, name))
+    }
+
+
+def class_names(facts: Facts, qualified: str, method: str = "forward") -> dict[str, ReleaseSet]:
+    """The same for one class of transformers, by what its own method takes."""
+    names: dict[str, ReleaseSet] = {}
+    for releases, keywords in facts.timeline.forward_keywords(facts.timeline.canonical(qualified) or qualified, method):
+        for keyword in keywords:
+            if keyword in CACHE_PARAMETERS:
+                names[keyword] = names.get(keyword, NO_RELEASE) | releases
+    return names
+
+
+def _methods(facts: Facts) -> Iterator[LibraryCalled]:
+    for use in facts.functions:
+        info, owner = use.info, use.info.owner
+        if owner is None or info.is_static or _other_framework(owner):
+            continue
+        shown = f"{owner.name}.{info.name}"
+        if info.name == "prepare_inputs_for_generation":
+            yield LibraryCalled(info, use.place, "prepare", _prepare_names(facts, owner), shown)
+        elif info.name == "forward":
+            role, names, encoder = _class_role(facts, owner)
+            if role and not _called_by_the_file(facts, owner):
+                yield LibraryCalled(info, use.place, role, names, shown, encoder)
+
+
+def _prepare_names(facts: Facts, owner: ClassInfo) -> dict[str, ReleaseSet]:
+    for base in owner.foreign_bases():
+        names = class_names(facts, base, "prepare_inputs_for_generation") if base.startswith("transformers.") else {}
+        if names and base.endswith(GENERATIVE_NAMES):
+            return names
+    return kind_names(facts, "model")
+
+
+def _other_framework(owner: ClassInfo) -> bool:
+    names = [owner.name, *(base.rpartition(".")[2] for base in owner.foreign_bases())]
+    return any(name.startswith(OTHER_FRAMEWORKS) for name in names)
+
+
+def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseSet], bool]:
+    """Role, keywords and family of a class whose ``forward`` the library calls; an empty role where it does not."""
+    model_base = False
+    for base in owner.foreign_bases():
+        if not base.startswith("transformers."):
+            continue
+        short = base.rpartition(".")[2]
+        canonical = facts.timeline.canonical(base) or base
+        kind = facts.timeline.class_kind(canonical)
+        names = class_names(facts, base)
+        encoder = is_encoder_family(facts, short)
+        if names and kind in ("layer", "attention"):
+            return kind, names, encoder
+        if names and kind == "model" and (not encoder or base.endswith(GENERATIVE_NAMES)):
+            return "model", names, False
+        model_base = model_base or short.endswith(("PreTrainedModel", "GenerationMixin"))
+    if model_base and _generates(owner):
+        return "model", kind_names(facts, "model"), False
+    return "", {}, False
+
+
+def is_encoder_family(facts: Facts, short: str) -> bool:
+    """True for the classes of BERT and its like, told by a masked-language head of the same family."""
+    for end in ("Model", "SelfAttention", "SdpaSelfAttention", "FlashAttention2", "Attention", "Layer", "PreTrainedModel"):
+        if short.endswith(end) and facts.timeline.knows(f"transformers.{short.removesuffix(end)}ForMaskedLM"):
+            return True
+    return False
+
+
+def _generates(owner: ClassInfo) -> bool:
+    """True for a model class on which ``generate`` is called."""
+    names = {base.rpartition(".")[2] for base in owner.foreign_bases()}
+    if "GenerationMixin" in names or any(info.name.endswith(GENERATIVE_NAMES) for info in owner.ancestors()):
+        return True
+    return owner.method("prepare_inputs_for_generation") is not None
+
+
+def _called_by_the_file(facts: Facts, owner: ClassInfo) -> bool:
+    """True where the only callers of the class's ``forward`` are in the file: it is a part of classes with their own."""
+    held = False
+    for use in facts.classes:
+        if use.info is owner:
+            continue
+        names = [
+            name
+            for name, value in use.info.attributes.items()
+            if any(atom.info is owner for atom in of_type(value, Instance))
+        ]
+        if not names:
+            continue
+        forward = use.info.methods.get("forward")
+        if forward is None or not any(_calls_part(forward.node, name) for name in names):
+            return False
+        held = True
+    return held
+
+
+def _calls_part(function: ast.AST, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
+        for node in ast.walk(function)
+    )
+
+
+# -- functions put in the place of a method -------------------------------------------------------------------------
+
+
+def _patches(facts: Facts) -> Iterator[LibraryCalled]:
+    places = {id(use.info.node): use.place for use in facts.functions}
+    layer_patches: list[FunctionInfo] = []
+    found: list[LibraryCalled] = []
+    for use in facts.attributes:
+        if use.action != "store":
+            continue
+        if use.name in ("forward", "prepare_inputs_for_generation"):
+            for atom in of_type(use.assigned, LocalFunction):
+                item = _patched(facts, use, atom.info, places.get(id(atom.info.node), use.place))
+                if item is not None:
+                    found.append(item)
+                    if item.role == "layer":
+                        layer_patches.append(atom.info)
+        else:
+            found += _replaced_class(facts, use)
+    for item in found:
+        if item.role == "attention" and any(_calls_attention(info.node) for info in layer_patches if info is not item.info):
+            continue
+        yield item
+
+
+def _calls_attention(function: ast.AST) -> bool:
+    from kvlint.analysis.names import ATTENTION_PARTS
+
+    return any(_calls_part(function, name) for name in ATTENTION_PARTS)
+
+
+def _patched(facts: Facts, use: AttributeUse, info: FunctionInfo, place: Place) -> LibraryCalled | None:
+    shown = info.name
+    if use.name == "prepare_inputs_for_generation":
+        return LibraryCalled(info, place, "prepare", kind_names(facts, "model"), shown, patched=use)
+    for atom in use.value:
+        if isinstance(atom, Symbol) and atom.name.startswith("transformers."):
+            kind = facts.timeline.class_kind(facts.timeline.canonical(atom.name) or atom.name)
+            names = class_names(facts, atom.name)
+            if kind in ("model", "layer", "attention") and names:
+                encoder = is_encoder_family(facts, atom.name.rpartition(".")[2])
+                return LibraryCalled(info, place, kind, names, shown, encoder, use)
+            if is_layer_class(atom.name) and not facts.timeline.knows(atom.name):
+                return LibraryCalled(info, place, "attention", kind_names(facts, "attention"), shown, patched=use)
+            return None
+        if isinstance(atom, Model):
+            return LibraryCalled(info, place, atom.role, kind_names(facts, atom.role), shown, patched=use)
+        if isinstance(atom, LocalClass):
+            role, names, encoder = _class_role(facts, atom.info)
+            return LibraryCalled(info, place, role, names, shown, encoder, use) if role else None
+    if all(isinstance(atom, (Unknown, ModelLayers)) for atom in use.value):
+        role = role_by_parameters(info)
+        if role:
+            return LibraryCalled(info, place, role, kind_names(facts, role), shown, patched=use)
+    return None
+
+
+def _replaced_class(facts: Facts, use: AttributeUse) -> Iterator[LibraryCalled]:
+    """``modeling_llama.LlamaAttention = MyAttention``."""
+    for symbol in of_type(use.value, Symbol):
+        qualified = f"{symbol.name}.{use.name}"
+        kind = facts.timeline.class_kind(qualified)
+        names = class_names(facts, qualified)
+        if kind not in ("model", "layer", "attention") or not names:
+            continue
+        for atom in of_type(use.assigned, LocalClass):
+            forward = atom.info.methods.get("forward")
+            place = next((item.place for item in facts.functions if item.info is forward), use.place)
+            if forward is not None:
+                yield LibraryCalled(forward, place, kind, names, f"{atom.info.name}.forward", patched=use)
+
+
+def role_by_parameters(info: FunctionInfo) -> str:
+    """What a function that takes the place of some module's ``forward`` stands for, by the names of its parameters."""
+    names = {arg.arg for arg in info.parameters()}
+    if "hidden_states" in names and names & {"position_embeddings", "attention_mask", "position_ids"}:
+        return "attention"
+    if "input_ids" in names and names & {"attention_mask", "inputs_embeds"}:
+        return "model"
+    return ""
