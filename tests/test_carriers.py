@@ -477,8 +477,10 @@ class Model:
     """
 
     def f(self):
-        "one line >>> no"
         """>>> y = old
+        """
+        """
+        >>> second = "no docstring"
         """
         z = """
         >>> not_a_docstring
@@ -510,7 +512,7 @@ def test_docstrings_have_a_region_each() -> None:
     ]
     first = found.regions[2]
     assert source.position(first, first.text.index("x = ")) == (13, 9, None)
-    assert source.position(found.regions[3], 4) == (23, 20, None)
+    assert source.position(found.regions[3], 4) == (22, 20, None)
     with pytest.raises(source.EditError, match="not rewritten"):
         rewritten(found, ("os", "sys"), region=1)
 
@@ -538,16 +540,49 @@ def test_escaped_lines_of_a_docstring_are_read_as_meant_and_not_rewritten() -> N
         rewritten(found, ("a =", "c ="), region=1)
 
 
-def test_docstrings_can_be_left_out_and_need_a_module_that_parses() -> None:
+def test_what_is_no_docstring() -> None:
     assert len(parse(DOCSTRINGS, "m.py", docstrings=False).regions) == 1
-    assert len(parse(DOCSTRINGS + "def", "m.py").regions) == 1
-    assert len(parse('"""\n>>> a = 1\n""" ">>> b"\n', "m.py").regions) == 1
+    for text in (
+        '"""\n>>> a = 1\n""" ">>> b"\n',
+        'x = 1\n"""\n>>> a = 1\n"""\n',
+        'def f():\n    return {\n        "a":\n        """\n        >>> a = 1\n        """\n    }\n',
+        'def f():\n    if x:\n        """\n        >>> a = 1\n        """\n',
+        '# """\n# >>> a = 1\n# """\nx = \'"""\'\n>>> b = 1\ny = \'"""\'\n',
+        'def f(x="""\n>>> a = 1\n"""): pass\n',
+    ):
+        assert [region.kind for region in parse(text, "m.py").regions] == ["module"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "# comment\n\n",
+        'def f(\n    x: int = 1,  # def is a word\n    y="class z",\n) -> int:  # why\n    ',
+        "class A(B):\n    x = 1\n    async def f(self): ",
+        "class A:\n\n    # comment\n    ",
+        "@a(\n  1)\ndef f(x={}): ",
+    ],
+)
+@pytest.mark.parametrize("quotes", ['"""', "'''", 'r"""'])
+def test_docstrings_are_found_without_parsing_the_module(header: str, quotes: str) -> None:
+    text = f"{header}{quotes}\n    >>> a = 1\n    {quotes[-3:]}\n"
+    ((_, example),) = [parse(text, "m.py").regions]
+    assert (example.kind, example.text) == ("docstring", "a = 1")
+
+
+def test_only_wanted_docstrings() -> None:
+    def wanted(text: str) -> bool:
+        return "old" in text
+
+    found = source.parse(Path("m.py"), DOCSTRINGS.encode(), fix_docstrings=True, wanted=wanted)
+    assert len(found.regions) == 4
+    assert rewritten(found, ("y = old", "y = new"), region=2) == DOCSTRINGS.replace("y = old", "y = new")
 
 
 def test_docstring_positions_count_characters() -> None:
-    found = parse('é = 1; "ü"; """>>> x = old\r\n"""\r\n', "m.py", fix_docstrings=True)
-    assert where(found, "é") == (1, 1, None)
-    assert source.position(found.regions[1], 4) == (1, 24, None)
+    found = parse('def é(): """>>> x = old\r\n"""\r\n', "m.py", fix_docstrings=True)
+    assert source.position(found.regions[1], 4) == (1, 21, None)
     assert rewritten(found, ("old", "new"), region=1) == found.text.replace("old", "new")
 
 
