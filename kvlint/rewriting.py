@@ -38,7 +38,9 @@ def has_comment(text: str) -> bool:
     if "#" not in text:
         return False
     try:
-        return any(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline))
+        return any(
+            token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline)
+        )
     except (tokenize.TokenError, IndentationError, SyntaxError):
         return True
 
@@ -63,7 +65,15 @@ def is_plain(node: ast.expr) -> bool:
 def parenthesised(source: str, node: ast.expr) -> str:
     """*source*, in parentheses where *node* binds weaker than an attribute access."""
     strong = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Tuple, ast.List, ast.Dict, ast.Set)
-    return source if isinstance(node, strong) and source[:1] != "(" or source.startswith("(") and source.endswith(")") and isinstance(node, ast.Tuple) else f"({source})"
+    return (
+        source
+        if (isinstance(node, strong)
+        and source[:1] != "(")
+        or (source.startswith("(")
+        and source.endswith(")")
+        and isinstance(node, ast.Tuple))
+        else f"({source})"
+    )
 
 
 def rewrite_call(facts: Facts, node: ast.Call, change: Callable[[libcst.Call], libcst.Call]) -> Edit | None:
@@ -129,7 +139,9 @@ def with_argument(call: libcst.Call, argument: str) -> libcst.Call:
         return call.with_changes(args=[added])
     last = call.args[-1]
     if isinstance(last.comma, libcst.Comma):
-        separator = call.args[0].comma if len(call.args) > 1 else libcst.Comma(whitespace_after=libcst.SimpleWhitespace(" "))
+        separator = (
+            call.args[0].comma if len(call.args) > 1 else libcst.Comma(whitespace_after=libcst.SimpleWhitespace(" "))
+        )
         added = added.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
         return call.with_changes(args=[*call.args[:-1], last.with_changes(comma=separator), added])
     comma = call.args[0].comma if len(call.args) > 1 else libcst.Comma(whitespace_after=libcst.SimpleWhitespace(" "))

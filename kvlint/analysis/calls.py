@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from kvlint.analysis.expressions import INTERESTING, Expressions
-from kvlint.analysis.facts import AttributeUse, CallUse
+from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import (
     CACHE_KEYWORDS,
@@ -23,7 +23,6 @@ from kvlint.analysis.values import (
     CACHE,
     UNKNOWN,
     Atom,
-    CacheLayers,
     CacheLength,
     CacheObject,
     Certainty,
@@ -40,7 +39,6 @@ from kvlint.analysis.values import (
     Member,
     Model,
     ModelKwargs,
-    ModelLayers,
     ModelOutput,
     NoneValue,
     OutputDict,
@@ -56,13 +54,33 @@ from kvlint.analysis.values import (
     literal,
     of_type,
     restrict,
-    without,
 )
 from kvlint.analysis.versions import VERSION_CLASSES, apply_each, to_version
 from kvlint.releases import ReleaseSet
 
-ITERATORS = frozenset({"tuple", "list", "zip", "enumerate", "iter", "reversed", "map", "filter", "sorted", "set", "next", "sum", "any", "all", "max", "min"})
-SAME_MODEL_METHODS = frozenset({"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"})
+ITERATORS = frozenset(
+    {
+        "tuple",
+        "list",
+        "zip",
+        "enumerate",
+        "iter",
+        "reversed",
+        "map",
+        "filter",
+        "sorted",
+        "set",
+        "next",
+        "sum",
+        "any",
+        "all",
+        "max",
+        "min",
+    }
+)
+SAME_MODEL_METHODS = frozenset(
+    {"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"}
+)
 TENSOR_METHODS = frozenset(
     {"to", "clone", "detach", "contiguous", "cpu", "cuda", "float", "half", "bfloat16", "requires_grad_"}
 )
@@ -101,14 +119,18 @@ class Calls(Expressions):
             if isinstance(atom, (Symbol,)) and atom.name.startswith(("transformers.", "copy.", "torch.cat")):
                 return True
             if isinstance(atom, (Model, LocalFunction, LocalClass)) or (
-                isinstance(atom, Member)
-                and isinstance(atom.of, (*INTERESTING, Model, SuperObject))
+                isinstance(atom, Member) and isinstance(atom.of, (*INTERESTING, Model, SuperObject))
             ):
                 return True
         if isinstance(node.func, ast.Attribute) and node.func.attr in HOOK_REGISTRARS:
             return True
         for keyword in node.keywords:
-            if keyword.arg in CACHE_KEYWORDS or keyword.arg in ("cache_position", "cache_implementation", "ignore_keys", "use_cache"):
+            if keyword.arg in CACHE_KEYWORDS or keyword.arg in (
+                "cache_position",
+                "cache_implementation",
+                "ignore_keys",
+                "use_cache",
+            ):
                 return True
         return any(isinstance(atom, INTERESTING) for value in arguments for atom in value)
 
@@ -208,7 +230,9 @@ class Calls(Expressions):
         owner, _, method = name.rpartition(".")
         owner_class = self.library.cache_class(owner)
         if owner_class is not None and method in ("from_legacy_cache", "from_batch_splits"):
-            return (CacheObject(owner_class, filled=True, when=atom.when, origin=self.origin(node, "a cache built here")),)
+            return (
+                CacheObject(owner_class, filled=True, when=atom.when, origin=self.origin(node, "a cache built here")),
+            )
         if method in ("from_pretrained", "from_config", "_from_config") and is_torch_model_class(owner):
             first = literal(arguments[0]) if arguments else None
             loaded = first if isinstance(first, str) else ""
@@ -331,7 +355,11 @@ class Calls(Expressions):
         if isinstance(of, Model):
             if name == "generate":
                 wanted = next((value for key, value in keywords if key == "return_dict_in_generate"), None)
-                return (ModelOutput("generate", of.certainty),) if wanted is not None and literal(wanted) is True else UNKNOWN
+                return (
+                    (ModelOutput("generate", of.certainty),)
+                    if wanted is not None and literal(wanted) is True
+                    else UNKNOWN
+                )
             if name in SAME_MODEL_METHODS:
                 return (of,)
             if name in GENERATION_HOOKS:
@@ -419,7 +447,10 @@ class Calls(Expressions):
             return UNKNOWN
         if model.role == "attention":
             return UNKNOWN
-        if any(item.arg == "return_dict" and isinstance(item.value, ast.Constant) and item.value.value is False for item in node.keywords):
+        if any(
+            item.arg == "return_dict" and isinstance(item.value, ast.Constant) and item.value.value is False
+            for item in node.keywords
+        ):
             return UNKNOWN
         certainty = model.certainty
         if certainty < Certainty.CONTEXT and any(item.arg in MODEL_CALL_KEYWORDS for item in node.keywords):
@@ -437,7 +468,9 @@ class Calls(Expressions):
             return (Sequence(UNKNOWN, is_tuple=True),)
         if name == "generate":
             wanted = any(
-                item.arg == "return_dict_in_generate" and isinstance(item.value, ast.Constant) and item.value.value is True
+                item.arg == "return_dict_in_generate"
+                and isinstance(item.value, ast.Constant)
+                and item.value.value is True
                 for item in node.keywords
             )
             return (ModelOutput("generate", Certainty.CONTEXT),) if wanted else UNKNOWN
@@ -450,7 +483,11 @@ class Calls(Expressions):
             helper = self.helper_truth(name, node, arguments, keywords)
             if helper is not None:
                 return helper
-        if not self.foreign_engine and any(item.arg == "use_cache" for item in node.keywords) and MODEL_NAMES.search(name):
+        if (
+            not self.foreign_engine
+            and any(item.arg == "use_cache" for item in node.keywords)
+            and MODEL_NAMES.search(name)
+        ):
             return (ModelOutput("forward", Certainty.CONTEXT),)
         return UNKNOWN
 
@@ -464,7 +501,9 @@ class Calls(Expressions):
             if any(isinstance(atom, (ModelOutput, OutputDict)) for value in arguments for atom in value):
                 return (OutputDict(),)
             starred = [item for item in node.keywords if item.arg is None]
-            if any(isinstance(atom, ModelOutput) for item in starred for atom in self.expression(item.value, flow, node)):
+            if any(
+                isinstance(atom, ModelOutput) for item in starred for atom in self.expression(item.value, flow, node)
+            ):
                 return (OutputDict(),)
             items = tuple((item.arg, self.expression(item.value, flow, node)) for item in node.keywords if item.arg)
             return (Mapping(items, open=bool(starred or arguments)),)
@@ -488,7 +527,9 @@ class Calls(Expressions):
                 values = apply_each(first[0].values, tuple)
                 return (PerRelease(values),) if values is not None else UNKNOWN
             if any(isinstance(atom, CacheObject) for atom in first):
-                return (LegacyCache("tuple"),) if name in ("tuple", "list") else (Sequence(self.item_value(first, node)),)
+                return (
+                    (LegacyCache("tuple"),) if name in ("tuple", "list") else (Sequence(self.item_value(first, node)),)
+                )
             if any(isinstance(atom, Unknown) for atom in first):
                 return (Sequence(UNKNOWN, is_tuple=name == "tuple"),)
             if any(isinstance(atom, (Items,)) for atom in first) and name in ("tuple", "list"):
@@ -500,7 +541,12 @@ class Calls(Expressions):
             return (Sequence((Items((UNKNOWN, self.item_value(first, node))),)),)
         if name == "map" and len(arguments) == 2:
             second = arguments[1]
-            if len(second) == 1 and isinstance(second[0], PerRelease) and isinstance(node.args[0], ast.Name) and node.args[0].id == "int":
+            if (
+                len(second) == 1
+                and isinstance(second[0], PerRelease)
+                and isinstance(node.args[0], ast.Name)
+                and node.args[0].id == "int"
+            ):
                 values = apply_each(second[0].values, lambda value: tuple(int(item) for item in value))
                 return (PerRelease(values),) if values is not None else UNKNOWN
             return (Sequence(UNKNOWN),)
@@ -579,5 +625,3 @@ class Calls(Expressions):
 
     def annotation(self, node: ast.expr, flow: Flow) -> Value:
         raise NotImplementedError
-
-

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from kvlint.analysis.annotations import Annotations
-from kvlint.analysis.expressions import INTERESTING
 from kvlint.analysis.facts import (
     AssignUse,
     AttributeUse,
@@ -23,7 +22,7 @@ from kvlint.analysis.facts import (
     ImportUse,
     ReturnUse,
 )
-from kvlint.analysis.library import is_hook_owner, is_layer_class, is_torch_model_class
+from kvlint.analysis.library import is_hook_owner, is_layer_class
 from kvlint.analysis.names import (
     CACHE_NAMES,
     CACHE_OUTPUT_KEYS,
@@ -39,7 +38,6 @@ from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     CACHE,
     UNKNOWN,
-    Atom,
     CacheObject,
     Certainty,
     Config,
@@ -150,7 +148,8 @@ class Walk(Annotations):
         if not names:
             return False
         return any(
-            (isinstance(node, ast.Attribute) and node.attr in names) or (isinstance(node, ast.Name) and node.id in names)
+            (isinstance(node, ast.Attribute) and node.attr in names)
+            or (isinstance(node, ast.Name) and node.id in names)
             for node in ast.walk(info.node)
         )
 
@@ -258,7 +257,9 @@ class Walk(Annotations):
                 self.records.subscripts[id(target)] = replace(use, assigned=value)
             self._assign_key(target, base, index, value, flow)
 
-    def _assign_tuple(self, target: ast.Tuple | ast.List, value: Value, flow: Flow, value_node: ast.expr | None) -> None:
+    def _assign_tuple(
+        self, target: ast.Tuple | ast.List, value: Value, flow: Flow, value_node: ast.expr | None
+    ) -> None:
         if value_node is not None and not isinstance(value_node, (ast.Tuple, ast.List)):
             self.record_iteration(value_node, value, "unpack", target, flow, None)
         if any(isinstance(item, ast.Starred) for item in target.elts):
@@ -282,7 +283,9 @@ class Walk(Annotations):
         if path:
             flow.bind(path, value)
         for atom in base:
-            info = atom.info if isinstance(atom, Instance) else atom.local_class if isinstance(atom, CacheObject) else None
+            info = (
+                atom.info if isinstance(atom, Instance) else atom.local_class if isinstance(atom, CacheObject) else None
+            )
             if info is not None:
                 self._teach_attribute(info, target.attr, value)
 
@@ -304,7 +307,8 @@ class Walk(Annotations):
             mappings = [atom for atom in base if isinstance(atom, Mapping)]
             if mappings and len(mappings) == len(base):
                 flow.names[base_path] = tuple(
-                    Mapping((*[item for item in atom.items if item[0] != key], (key, value)), atom.open) for atom in mappings
+                    Mapping((*[item for item in atom.items if item[0] != key], (key, value)), atom.open)
+                    for atom in mappings
                 )
 
     def _exec_Delete(self, node: ast.Delete, flow: Flow) -> Flow:
@@ -383,7 +387,12 @@ class Walk(Annotations):
                 self.assign(item.optional_vars, value, flow, item.context_expr)
         caught = self._caught
         if any(is_suppress(item.context_expr) for item in node.items):
-            names = {name for item in node.items if is_suppress(item.context_expr) for name in exception_names(item.context_expr)}
+            names = {
+                name
+                for item in node.items
+                if is_suppress(item.context_expr)
+                for name in exception_names(item.context_expr)
+            }
             self._caught = caught | names
         after = self.block(node.body, flow)
         if self._caught is not caught:
@@ -424,7 +433,9 @@ class Walk(Annotations):
         ends: list[Flow | None] = []
         for case in node.cases:
             inner = flow.copy()
-            for name in (item.name for item in ast.walk(case.pattern) if isinstance(item, (ast.MatchAs, ast.MatchStar))):
+            for name in (
+                item.name for item in ast.walk(case.pattern) if isinstance(item, (ast.MatchAs, ast.MatchStar))
+            ):
                 if name:
                     inner.bind(name, UNKNOWN)
             if case.guard is not None:
@@ -494,7 +505,9 @@ class Walk(Annotations):
                 self._record_import(node, alias, alias.name, bound, flow)
         return flow if flow.releases else None
 
-    def _record_import(self, node: ast.Import | ast.ImportFrom, alias: ast.alias, qualified: str, bound: str, flow: Flow) -> None:
+    def _record_import(
+        self, node: ast.Import | ast.ImportFrom, alias: ast.alias, qualified: str, bound: str, flow: Flow
+    ) -> None:
         self.records.imports[id(alias)] = ImportUse(alias, node, qualified, bound, self.place(flow))
         if self.timeline.knows(qualified):
             self.note_missing(self.timeline.all - self.timeline.importable(qualified), flow, IMPORT_ERRORS)
@@ -588,7 +601,9 @@ class Walk(Annotations):
         for default in (*node.args.defaults, *(item for item in node.args.kw_defaults if item is not None)):
             self.expression(default, flow, node)
         owner = self._owner if self._in_class_body else None
-        prefix = owner.qualname + "." if owner is not None else (self._function.qualname + "." if self._function else "")
+        prefix = (
+            owner.qualname + "." if owner is not None else (self._function.qualname + "." if self._function else "")
+        )
         info = self._known_function(node, prefix + node.name, owner)
         info.releases = flow.releases
         if owner is not None:
@@ -637,14 +652,24 @@ class Walk(Annotations):
         after = self.block(node.body, inner)
         self._owner, self._in_class_body, self._statement = outer
         for name, value in (after or inner).names.items():
-            if name not in before and name[0] not in "?" and "." not in name and not isinstance(value[0], LocalFunction):
+            if (
+                name not in before
+                and name[0] not in "?"
+                and "." not in name
+                and not isinstance(value[0], LocalFunction)
+            ):
                 info.attributes.setdefault(name, value)
         return flow
 
     def run_function(self, info: FunctionInfo) -> None:
         """Walks one function with what is known of its parameters."""
         outer = (self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks)
-        self._function, self._owner, self._caught, self._in_class_body = info, info.owner or self._enclosing_owner(info), frozenset(), False
+        self._function, self._owner, self._caught, self._in_class_body = (
+            info,
+            info.owner or self._enclosing_owner(info),
+            frozenset(),
+            False,
+        )
         self._loop_depth, self._breaks = 0, []
         self._statement = info.node
         closure = self._closures.get(id(info.node))
@@ -699,7 +724,14 @@ class Walk(Annotations):
         if base is not None:
             if not owner.bases_known():
                 return UNKNOWN
-            return (CacheObject(base, source="self", local_class=owner, origin=self.origin(owner.node, f"`{owner.name}` is a {base.rpartition('.')[2]}")),)
+            return (
+                CacheObject(
+                    base,
+                    source="self",
+                    local_class=owner,
+                    origin=self.origin(owner.node, f"`{owner.name}` is a {base.rpartition('.')[2]}"),
+                ),
+            )
         return (Instance(owner),)
 
     def is_hook(self, info: FunctionInfo) -> bool:
@@ -720,9 +752,13 @@ class Walk(Annotations):
             origin = self.origin(arg, f"transformers passes a cache to `{info.name}`")
             hooked = CacheObject(CACHE, Certainty.PROVEN, "hook", origin=origin)
             return join(
-                tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,), optional
+                tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,),
+                optional,
             )
-        if any(isinstance(atom, (CacheObject, LegacyCache, Model, Instance, ModelOutput, Sequence, Config)) for atom in annotated):
+        if any(
+            isinstance(atom, (CacheObject, LegacyCache, Model, Instance, ModelOutput, Sequence, Config))
+            for atom in annotated
+        ):
             return join(annotated, optional)
         if any(isinstance(atom, LESSONS) for atom in passed):
             return join(tuple(atom for atom in passed if not isinstance(atom, Unknown)), optional)
@@ -739,11 +775,17 @@ class Walk(Annotations):
         if self.foreign_engine:
             return UNKNOWN
         if name in CACHE_NAMES and self.uses_transformers:
-            return (CacheObject(CACHE, Certainty.CONTEXT, "parameter", origin=self.origin(node, f"a parameter named `{name}`")),)
+            return (
+                CacheObject(
+                    CACHE, Certainty.CONTEXT, "parameter", origin=self.origin(node, f"a parameter named `{name}`")
+                ),
+            )
         if name in CACHE_NAMES or name in LOOSE_CACHE_NAMES:
             return (
                 Unknown(),
-                CacheObject(CACHE, Certainty.NAMED, "parameter", origin=self.origin(node, f"a parameter named `{name}`")),
+                CacheObject(
+                    CACHE, Certainty.NAMED, "parameter", origin=self.origin(node, f"a parameter named `{name}`")
+                ),
             )
         if name in MODEL_KWARGS_NAMES:
             return (ModelKwargs(),)
@@ -773,7 +815,11 @@ class Walk(Annotations):
             elif isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 for keyword in node.keywords:
-                    if keyword.arg in ("cache", "past_key_values") and isinstance(keyword.value, ast.Name) and keyword.value.id in candidates:
+                    if (
+                        keyword.arg in ("cache", "past_key_values")
+                        and isinstance(keyword.value, ast.Name)
+                        and keyword.value.id in candidates
+                    ):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
@@ -850,5 +896,3 @@ def analyse(region: Region, path: Path, target: ReleaseSet, project: Project, ti
     walk = Walk(region.text, tree, path, target, project, timeline)
     walk.run()
     return walk.facts(region.kind)
-
-

@@ -14,22 +14,21 @@ from kvlint.analysis.facts import (
     SubscriptUse,
     SymbolUse,
 )
-from kvlint.analysis.library import is_layer_class, is_torch_model_class
+from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import (
     ATTENTION_PARTS,
+    CACHE_NAMES,
     CACHE_OUTPUT_KEYS,
     DISTINCTIVE_MEMBERS,
     LAYER_LISTS,
     LOOSE_CACHE_NAMES,
     MODEL_NAMES,
     MODEL_PARTS,
-    CACHE_NAMES,
 )
 from kvlint.analysis.recorder import Flow, Recorder, path_of, unknown
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
-    ENCODER_DECODER_CACHE,
     UNKNOWN,
     Atom,
     CacheLayer,
@@ -70,7 +69,6 @@ from kvlint.analysis.values import (
     restrict,
 )
 from kvlint.analysis.versions import apply_each
-from kvlint.releases import EVERY_RELEASE
 
 INTERESTING = (
     CacheObject,
@@ -301,7 +299,11 @@ class Expressions(Recorder):
             return value
         if self.is_model_instance(info):
             inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
-            if not isinstance(inherited[0], Member) or name in ("generate", "prepare_inputs_for_generation", "_update_model_kwargs_for_generation"):
+            if not isinstance(inherited[0], Member) or name in (
+                "generate",
+                "prepare_inputs_for_generation",
+                "_update_model_kwargs_for_generation",
+            ):
                 return inherited
         return self._attribute_by_name(name, node)
 
@@ -332,7 +334,9 @@ class Expressions(Recorder):
         if name in LOOSE_CACHE_NAMES and isinstance(node, ast.Attribute):
             return (
                 Unknown(),
-                CacheObject(CACHE, Certainty.NAMED, "attribute", origin=self.origin(node, f"an attribute named `{name}`")),
+                CacheObject(
+                    CACHE, Certainty.NAMED, "attribute", origin=self.origin(node, f"an attribute named `{name}`")
+                ),
             )
         if name == "generation_config":
             return (GenerationConfigValue(),)
@@ -394,7 +398,9 @@ class Expressions(Recorder):
             return (LegacyCache("slice"),) if isinstance(node.slice, ast.Slice) else (LayerPair(None),)
         if isinstance(atom, LayerPair):
             if key in (0, 1, 2, 3):
-                return (StoredTensor("keys" if key % 2 == 0 else "values", atom.cache, "subscript", origin=atom.origin),)
+                return (
+                    StoredTensor("keys" if key % 2 == 0 else "values", atom.cache, "subscript", origin=atom.origin),
+                )
             return UNKNOWN
         if isinstance(atom, CacheLayers):
             if isinstance(node.slice, ast.Slice):
@@ -598,7 +604,10 @@ class Expressions(Recorder):
         if isinstance(atom, Items) and len(atom.items) == count:
             return list(atom.items)
         if isinstance(atom, LayerPair):
-            parts: list[Value] = [(StoredTensor("keys" if i % 2 == 0 else "values", atom.cache, "subscript"),) for i in range(min(count, 2))]
+            parts: list[Value] = [
+                (StoredTensor("keys" if i % 2 == 0 else "values", atom.cache, "subscript"),)
+                for i in range(min(count, 2))
+            ]
             return (parts + [UNKNOWN] * count)[:count]
         if isinstance(atom, (CacheObject, LegacyCache, CacheLayers, Sequence)):
             return [self.item_value((atom,), ast.Constant(0))] * count
@@ -613,7 +622,14 @@ class Expressions(Recorder):
     # -- records --------------------------------------------------------------------------------------------------
 
     def record_attribute(
-        self, node: ast.expr, value_node: ast.expr, base: Value, name: str, action: str, flow: Flow, parent: ast.AST | None
+        self,
+        node: ast.expr,
+        value_node: ast.expr,
+        base: Value,
+        name: str,
+        action: str,
+        flow: Flow,
+        parent: ast.AST | None,
     ) -> None:
         if name not in DISTINCTIVE_MEMBERS and not any(isinstance(atom, INTERESTING) for atom in base):
             return
@@ -705,4 +721,3 @@ Expressions._attribute_handlers = {
     LocalFunction: Expressions._attribute_member_holder,
     SuperObject: Expressions._attribute_super,
 }
-

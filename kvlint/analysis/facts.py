@@ -252,5 +252,3 @@ class Facts:
         """The text of a node."""
         start, end = self.index.span(node)
         return self.text[start:end]
-
-

@@ -107,7 +107,12 @@ class Guards(Calls):
         if len(value) == 1 and isinstance(value[0], Literal):
             if isinstance(value[0].value, bool) or value[0].value == 1:
                 return (flow.copy(), None) if value[0].value else (None, flow.copy())
-        if isinstance(test, ast.Name) and test.id == "TYPE_CHECKING" or isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING":
+        if (
+            (isinstance(test, ast.Name)
+            and test.id == "TYPE_CHECKING")
+            or (isinstance(test, ast.Attribute)
+            and test.attr == "TYPE_CHECKING")
+        ):
             return flow.copy(), flow.copy()
         if isinstance(test, (ast.Name, ast.Attribute)) and all(isinstance(atom, Unknown) for atom in value):
             by_name = version_of_name(test.id if isinstance(test, ast.Name) else test.attr)
@@ -143,7 +148,14 @@ class Guards(Calls):
         flow.releases &= possible
 
     def _record_test(
-        self, test: ast.expr, subject: ast.expr, value: Value, kind: str, flow: Flow, owner: ast.AST, negated: bool = False
+        self,
+        test: ast.expr,
+        subject: ast.expr,
+        value: Value,
+        kind: str,
+        flow: Flow,
+        owner: ast.AST,
+        negated: bool = False,
     ) -> None:
         if any(isinstance(atom, CacheObject) for atom in value):
             self.records.tests[id(test)] = TestUse(test, subject, value, kind, self.place(flow), owner, negated)
@@ -184,11 +196,19 @@ class Guards(Calls):
         if len(value) == 1 and isinstance(value[0], Truth):
             return self._split(flow, value[0].releases, test)
         op, right = test.ops[0], test.comparators[0]
-        if isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) and isinstance(right, ast.Constant) and right.value is None:
+        if (
+            isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq))
+            and isinstance(right, ast.Constant)
+            and right.value is None
+        ):
             subject = test.left.target if isinstance(test.left, ast.NamedExpr) else test.left
             negative = isinstance(op, (ast.IsNot, ast.NotEq))
             return self._branch_none(test, subject, flow, owner, negative)
-        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(test.left, ast.Constant) and isinstance(test.left.value, str):
+        if (
+            isinstance(op, (ast.In, ast.NotIn))
+            and isinstance(test.left, ast.Constant)
+            and isinstance(test.left.value, str)
+        ):
             yes, no = flow.copy(), flow.copy()
             yes.know_member("", test.left.value)
             path = path_of(right)
@@ -221,7 +241,9 @@ class Guards(Calls):
 
     # -- isinstance, hasattr ----------------------------------------------------------------------------------------
 
-    def _branch_call(self, test: ast.Call, value: Value, flow: Flow, owner: ast.AST) -> tuple[Flow | None, Flow | None] | None:
+    def _branch_call(
+        self, test: ast.Call, value: Value, flow: Flow, owner: ast.AST
+    ) -> tuple[Flow | None, Flow | None] | None:
         if not isinstance(test.func, ast.Name):
             return None
         if test.func.id == "isinstance" and len(test.args) == 2:
@@ -230,7 +252,9 @@ class Guards(Calls):
                 return None
             subject = self.expression(test.args[0], flow, test)
             if not classes.has_other and bool(classes.caches) != classes.has_tuple:
-                self._record_test(test, test.args[0], subject, "is-tuple" if classes.has_tuple else "is-cache", flow, owner)
+                self._record_test(
+                    test, test.args[0], subject, "is-tuple" if classes.has_tuple else "is-cache", flow, owner
+                )
             path = path_of(test.args[0])
             yes, no = flow.copy(), flow.copy()
             if path:
@@ -293,10 +317,12 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
         if isinstance(atom, CacheObject):
             if classes.caches:
                 cls = target if atom.cls == CACHE else atom.cls
-                kept.append(replace(atom, cls=cls, certainty=Certainty.PROVEN, source="isinstance", origin=atom.origin or origin))
-            elif classes.has_tuple and atom.certainty < Certainty.PROVEN:
-                kept.append(LegacyCache("isinstance"))
-            elif classes.has_tuple:
+                kept.append(
+                    replace(
+                        atom, cls=cls, certainty=Certainty.PROVEN, source="isinstance", origin=atom.origin or origin
+                    )
+                )
+            elif (classes.has_tuple and atom.certainty < Certainty.PROVEN) or classes.has_tuple:
                 kept.append(LegacyCache("isinstance"))
         elif isinstance(atom, (LegacyCache, Items, Sequence, LayerPair)):
             if classes.has_tuple:
@@ -305,7 +331,9 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
             if classes.caches:
                 kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))
             elif classes.has_tuple:
-                kept.append(LegacyCache("isinstance") if looks_like_cache(path.rpartition(".")[2]) else Sequence((Unknown(),)))
+                kept.append(
+                    LegacyCache("isinstance") if looks_like_cache(path.rpartition(".")[2]) else Sequence((Unknown(),))
+                )
         elif isinstance(atom, (Instance, Mapping)) and classes.has_other:
             kept.append(atom)
     if classes.has_other and not kept:

@@ -41,7 +41,9 @@ LOOSE_CACHE_NAMES = frozenset(
 )
 """Names that often hold a cache and as often something else: good only with a member that nothing else has."""
 
-CACHE_LIKE = re.compile(r"(?i)(?:^|_)(?:pkvs?|kvs?|past|kv_?cache|cache)(?:s|\d+)?$|past_key_value|kv_?cache|_cache$|^cache_")
+CACHE_LIKE = re.compile(
+    r"(?i)(?:^|_)(?:pkvs?|kvs?|past|kv_?cache|cache)(?:s|\d+)?$|past_key_value|kv_?cache|_cache$|^cache_"
+)
 NOT_A_CACHE = re.compile(
     r"(?i)use_cache|cache_(?:dir|path|position|implementation|config|key|size|len|length|name|file|folder|block|hit|miss|"
     r"root|id|type|kwargs|cls|class)|lru|text_cache|(?:image|feature|tokenizer|embedding|disk|file|http|request|page|db)"
@@ -99,9 +101,23 @@ PROOF_MEMBERS = frozenset(
 )
 """Using one of these on a conventionally named parameter shows that it is a cache."""
 
-MODEL_NAMES = re.compile(r"(?i)(?:^|_)(?:model|lm|llm|llama|gpt2?|net|decoder|transformer|policy|assistant|draft|target)$")
+MODEL_NAMES = re.compile(
+    r"(?i)(?:^|_)(?:model|lm|llm|llama|gpt2?|net|decoder|transformer|policy|assistant|draft|target)$"
+)
 MODEL_PARTS = frozenset(
-    {"model", "transformer", "decoder", "language_model", "base_model", "module", "lm", "llm", "backbone", "encoder", "gpt_neox"}
+    {
+        "model",
+        "transformer",
+        "decoder",
+        "language_model",
+        "base_model",
+        "module",
+        "lm",
+        "llm",
+        "backbone",
+        "encoder",
+        "gpt_neox",
+    }
 )
 LAYER_LISTS = frozenset({"layers", "h", "blocks", "block"})
 ATTENTION_PARTS = frozenset({"self_attn", "attn", "attention", "self_attention", "encoder_attn"})
@@ -109,7 +125,13 @@ MODEL_KWARGS_NAMES = frozenset({"model_kwargs", "generate_kwargs", "gen_kwargs",
 
 CACHE_KEYWORDS = frozenset({"past_key_values", "past_key_value", "cache", "cache_params", "layer_past", "past"})
 CACHE_OUTPUT_KEYS = frozenset({"past_key_values", "cache", "cache_params"})
-MODEL_CALL_KEYWORDS = CACHE_KEYWORDS - {"cache", "past"} | {"use_cache", "cache_position", "input_ids", "attention_mask", "position_ids"}
+MODEL_CALL_KEYWORDS = CACHE_KEYWORDS - {"cache", "past"} | {
+    "use_cache",
+    "cache_position",
+    "input_ids",
+    "attention_mask",
+    "position_ids",
+}
 
 OTHER_ENGINES = frozenset(
     {
@@ -177,4 +199,6 @@ def version_of_name(name: str) -> tuple[str, str] | None:
     return None
 
 
-VERSION_HELPER = re.compile(r"(?i)transformers.*(?:version|greater|less|newer|older|at_least|min)|check_(?:if_)?transformers|version.*transformers")
+VERSION_HELPER = re.compile(
+    r"(?i)transformers.*(?:version|greater|less|newer|older|at_least|min)|check_(?:if_)?transformers|version.*transformers"
+)

@@ -104,7 +104,9 @@ class ClassInfo:
 
     def defines(self, name: str) -> bool:
         """True where the class or a local ancestor defines the member or assigns it to ``self``."""
-        return any(name in info.methods or name in info.attributes or name in info.assigned for info in self.ancestors())
+        return any(
+            name in info.methods or name in info.attributes or name in info.assigned for info in self.ancestors()
+        )
 
     def attribute(self, name: str) -> Value:
         for info in self.ancestors():
@@ -115,5 +117,7 @@ class ClassInfo:
     def bases_known(self) -> bool:
         """True where every base class, through local ancestors, is a name that was resolved."""
         return all(
-            any(isinstance(atom, (Symbol, LocalClass)) for atom in base) for info in self.ancestors() for base in info.bases
+            any(isinstance(atom, (Symbol, LocalClass)) for atom in base)
+            for info in self.ancestors()
+            for base in info.bases
         )

@@ -61,7 +61,11 @@ class RemovedCacheHelper(Check):
         node, span = reference.node, reference.span
         if reference.is_import:
             error = "ModuleNotFoundError" if reference.missing & module_life else "ImportError"
-            subject = f"the module `{module}`" if reference.missing & module_life and module != "transformers" else f"`{name}`"
+            subject = (
+                f"the module `{module}`"
+                if reference.missing & module_life and module != "transformers"
+                else f"`{name}`"
+            )
             message = f"{subject} is not in transformers: {error} {{when}}"
         elif reference.through_import:
             message = f"`{name}` is not in transformers: its import fails {{when}}"
@@ -164,5 +168,3 @@ def is_called(facts: Facts, name: str) -> bool:
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
         for node in ast.walk(facts.tree)
     )
-
-

@@ -17,7 +17,10 @@ from kvlint.rewriting import attribute_edit, has_comment, is_plain, minimal, par
 if TYPE_CHECKING:
     import libcst
 
-PLAIN_RENAMES = {"get_max_cache_shape": ("get_max_length", ">=5.13"), "get_max_length": ("get_max_cache_shape", ">=4.46.1,<5.20")}
+PLAIN_RENAMES = {
+    "get_max_cache_shape": ("get_max_length", ">=5.13"),
+    "get_max_length": ("get_max_cache_shape", ">=4.46.1,<5.20"),
+}
 
 
 class RemovedCacheMethod(Check):

@@ -86,7 +86,9 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     if use.name in LISTS and in_force <= facts.timeline.matching(">=4.54"):
         return list_fix(facts, use, node)
     if use.name in COUNTERS:
-        return Fix("Replace with `get_seq_length()`", Applicability.SAFE, (attribute_edit(facts, node, "get_seq_length()"),))
+        return Fix(
+            "Replace with `get_seq_length()`", Applicability.SAFE, (attribute_edit(facts, node, "get_seq_length()"),)
+        )
     if use.name in ("max_cache_len", "max_batch_size") and in_force <= facts.timeline.matching(">=5.13"):
         return bound_fix(facts, missing.cache, use.name, node)
     return None

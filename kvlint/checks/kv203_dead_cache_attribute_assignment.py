@@ -35,13 +35,21 @@ class DeadCacheAttributeAssignment(Check):
                 continue
             known = fact(FACTS[use.name])
             silent = releases_of(facts.timeline, FACTS[use.name])
-            raising = facts.timeline.matching(PROPERTY_RELEASES) if use.name in ("key_cache", "value_cache") else silent - silent
+            raising = (
+                facts.timeline.matching(PROPERTY_RELEASES)
+                if use.name in ("key_cache", "value_cache")
+                else silent - silent
+            )
             life = silent | raising
             wrong = use.place.releases & cache.when & life
             if not wrong:
                 continue
             only_raises = wrong <= raising
-            what = "AttributeError, the property has no setter," if only_raises else f"{known.says}; it sets a plain attribute"
+            what = (
+                "AttributeError, the property has no setter,"
+                if only_raises
+                else f"{known.says}; it sets a plain attribute"
+            )
             yield self.finding(
                 facts,
                 use.node,

@@ -100,7 +100,12 @@ def length_expression(facts: Facts, pair: ast.Subscript, subscripts: dict[int, S
             continue
         if use.name == "shape" and isinstance(use.parent, ast.Subscript) and axis_of(use.parent.slice) in LENGTH_AXES:
             return use.parent
-        if use.name == "size" and use.call is not None and len(use.call.args) == 1 and axis_of(use.call.args[0]) in LENGTH_AXES:
+        if (
+            use.name == "size"
+            and use.call is not None
+            and len(use.call.args) == 1
+            and axis_of(use.call.args[0]) in LENGTH_AXES
+        ):
             return use.call
     return None
 

@@ -6,7 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, IterationUse
-from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, CacheObject, Certainty, LayerPair, of_type
+from kvlint.analysis.values import (
+    CACHE,
+    DYNAMIC_CACHE,
+    ENCODER_DECODER_CACHE,
+    CacheObject,
+    Certainty,
+    LayerPair,
+    of_type,
+)
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import describe, known_cache, members_of
@@ -118,9 +126,18 @@ def pair_target(use: IterationUse) -> ast.Tuple | None:
     """The tuple of names that each item is unpacked into; of ``zip(*cache)``: the names that take the columns."""
     if use.how == "star":
         call = use.loop
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "zip" and len(call.args) == 1:
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "zip"
+            and len(call.args) == 1
+        ):
             statement = use.place.statement
-            if isinstance(statement, ast.Assign) and statement.value is call and isinstance(statement.targets[0], ast.Tuple):
+            if (
+                isinstance(statement, ast.Assign)
+                and statement.value is call
+                and isinstance(statement.targets[0], ast.Tuple)
+            ):
                 return statement.targets[0]
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
                 outer = statement.value
@@ -153,4 +170,6 @@ def rest_fix(facts: Facts, target: ast.Tuple, cache: CacheObject) -> Fix | None:
         return None
     _, end = facts.span(target.elts[-1])
     sure = cache.cls == DYNAMIC_CACHE or cache.source in ("hook", "output", "parameter", "usage", "key", "attribute")
-    return Fix("Take the rest of each item", Applicability.SAFE if sure else Applicability.UNSAFE, (Edit(end, end, ", *_"),))
+    return Fix(
+        "Take the rest of each item", Applicability.SAFE if sure else Applicability.UNSAFE, (Edit(end, end, ", *_"),)
+    )

@@ -161,7 +161,9 @@ def static_fix(facts: Facts, use: CallUse, in_force: ReleaseSet) -> Fix | None:
         return None
 
     def change(call: libcst.Call) -> libcst.Call:
-        args = [as_keyword(arg, name) for arg, name in zip(call.args, names, strict=False)] + list(call.args[len(names) :])
+        args = [as_keyword(arg, name) for arg, name in zip(call.args, names, strict=False)] + list(
+            call.args[len(names) :]
+        )
         return without_arguments(
             call.with_changes(args=args), lambda _, arg: arg.keyword is not None and arg.keyword.value in STATIC_EXTRAS
         )
@@ -187,7 +189,11 @@ def quantized_backend(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet
             'write `QuantizedCache("quanto", config, ...)` or `QuantizedCache("hqq", config, ...)`',
         )
     if isinstance(name, str) and name != name.lower():
-        node = use.node.args[0] if use.node.args else next(item.value for item in use.node.keywords if item.arg == "backend")
+        node = (
+            use.node.args[0]
+            if use.node.args
+            else next(item.value for item in use.node.keywords if item.arg == "backend")
+        )
         start, end = facts.span(node)
         source = facts.text[start:end]
         edits = Fix("Write it in small letters", Applicability.SAFE, (Edit(start, end, source.lower()),))
@@ -255,7 +261,9 @@ def by_signature(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> 
                 fix=drop_fix(facts, use, cls, keyword, in_force <= unknown[keyword.arg]),
             )
     if too_many & in_force:
-        yield Mistake(node, too_many, f"`{short}` takes fewer positional arguments: TypeError {{when}}", "name the arguments")
+        yield Mistake(
+            node, too_many, f"`{short}` takes fewer positional arguments: TypeError {{when}}", "name the arguments"
+        )
     elif missing:
         name = sorted(missing)[0]
         if missing[name] & in_force:
@@ -278,7 +286,9 @@ def missing_parameters(signature: Signature, use: CallUse) -> list[str]:
     return [
         parameter.name
         for parameter in signature.parameters
-        if parameter.default is None and parameter.name not in filled and parameter.kind in ("positional", "normal", "keyword")
+        if parameter.default is None
+        and parameter.name not in filled
+        and parameter.kind in ("positional", "normal", "keyword")
     ]
 
 
@@ -297,6 +307,8 @@ def drop_fix(facts: Facts, use: CallUse, cls: str, keyword: ast.keyword, everywh
     edit = rewrite_call(
         facts,
         use.node,
-        lambda call: without_arguments(call, lambda _, arg: arg.keyword is not None and arg.keyword.value == keyword.arg),
+        lambda call: without_arguments(
+            call, lambda _, arg: arg.keyword is not None and arg.keyword.value == keyword.arg
+        ),
     )
     return Fix(f"Leave out `{keyword.arg}`", Applicability.SAFE, (edit,)) if edit is not None else None

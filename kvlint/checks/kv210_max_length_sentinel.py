@@ -50,7 +50,11 @@ def nodes_asked_for_none(facts: Facts) -> set[int]:
     """The calls whose result is compared with None somewhere (and not with a number below one as well)."""
     asked: set[int] = set()
     for use in facts.compares:
-        if len(use.node.comparators) == 1 and isinstance(use.node.comparators[0], ast.Constant) and use.node.comparators[0].value is None:
+        if (
+            len(use.node.comparators) == 1
+            and isinstance(use.node.comparators[0], ast.Constant)
+            and use.node.comparators[0].value is None
+        ):
             asked |= {id(atom.node) for atom in of_type(use.left, CacheLength) if atom.how in FACTS}
     for use in facts.compares:
         right = use.node.comparators[0]

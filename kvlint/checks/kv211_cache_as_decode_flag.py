@@ -16,8 +16,17 @@ from kvlint.rewriting import has_comment, is_plain, minimal
 
 HOOKS = ("prepare_inputs_for_generation", "forward")
 MEDIA = re.compile(r"pixel_values|image|images|video|audio|input_features|inputs_embeds|visual|speech")
-FIRST_STEP = re.compile(r"vision|visual|encode_image|get_image|image_features|image_embeds|audio_features|inputs_embeds")
-DECIDES_OTHERWISE = ("get_seq_length", "cache_position", "is_first_iteration", "_seen_tokens", "seen_tokens", "get_usable_length")
+FIRST_STEP = re.compile(
+    r"vision|visual|encode_image|get_image|image_features|image_embeds|audio_features|inputs_embeds"
+)
+DECIDES_OTHERWISE = (
+    "get_seq_length",
+    "cache_position",
+    "is_first_iteration",
+    "_seen_tokens",
+    "seen_tokens",
+    "get_usable_length",
+)
 
 
 class CacheAsDecodeFlag(Check):
@@ -90,7 +99,11 @@ def cuts_to_last(node: ast.AST) -> bool:
                 continue
             if isinstance(first, ast.Slice) and first.lower is None and first.upper is None:
                 bound = second.lower if isinstance(second, ast.Slice) else second
-                if isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub) and isinstance(bound.operand, ast.Constant):
+                if (
+                    isinstance(bound, ast.UnaryOp)
+                    and isinstance(bound.op, ast.USub)
+                    and isinstance(bound.operand, ast.Constant)
+                ):
                     if bound.operand.value == 1 and "position" not in name:
                         return True
     return False
@@ -125,5 +138,7 @@ def fix_of(facts: Facts, use: TestUse, cache: CacheObject) -> Fix | None:
     since = facts.timeline.matching(">=5.0")
     safe = use.place.releases <= since and cache.when & ReleaseSet(use.place.releases.bits) == use.place.releases
     return Fix(
-        "Ask for the length", Applicability.SAFE if safe else Applicability.UNSAFE, (minimal(facts.text, start, end, text),)
+        "Ask for the length",
+        Applicability.SAFE if safe else Applicability.UNSAFE,
+        (minimal(facts.text, start, end, text),),
     )

@@ -7,7 +7,16 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, STATIC_CACHE, CacheObject, Certainty, StoredTensor, TensorShape, of_type
+from kvlint.analysis.values import (
+    CACHE,
+    DYNAMIC_CACHE,
+    STATIC_CACHE,
+    CacheObject,
+    Certainty,
+    StoredTensor,
+    TensorShape,
+    of_type,
+)
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.kv204_cache_subscript import LENGTH_AXES, axis_of
@@ -36,7 +45,9 @@ class SlidingLengthFromShape(Check):
                     for tensor in of_type(item.value, StoredTensor):
                         yield from self._read(facts, item.call, item.place, tensor, item.value_node)
 
-    def _read(self, facts: Facts, node: ast.expr, place: Place, tensor: StoredTensor, tensor_node: ast.expr | None) -> Iterator[Finding]:
+    def _read(
+        self, facts: Facts, node: ast.expr, place: Place, tensor: StoredTensor, tensor_node: ast.expr | None
+    ) -> Iterator[Finding]:
         cache = tensor.cache
         if cache is None or tensor.via != "layers" or not may_be_bounded(cache, place.statement):
             return

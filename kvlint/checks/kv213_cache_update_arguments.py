@@ -6,7 +6,17 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, STATIC_CACHE, CacheObject, Certainty, Mapping, Member, Symbol, of_type
+from kvlint.analysis.values import (
+    CACHE,
+    DYNAMIC_CACHE,
+    STATIC_CACHE,
+    CacheObject,
+    Certainty,
+    Mapping,
+    Member,
+    Symbol,
+    of_type,
+)
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
@@ -52,7 +62,9 @@ class CacheUpdateArguments(Check):
                     f"`{name}` takes no `{keyword.arg}`: TypeError {{when}}",
                     releases=life & in_force,
                     life=life,
-                    help="leave it out: the layers count for themselves" if keyword.arg == "cache_position" else "leave it out",
+                    help="leave it out: the layers count for themselves"
+                    if keyword.arg == "cache_position"
+                    else "leave it out",
                     origin=cache.origin,
                 )
 
@@ -122,7 +134,9 @@ def helper_fix(
     if keyword.arg == "input_embeds" and "inputs_embeds" not in given:
         since = renamed_since(facts, use)
         if in_force <= since:
-            return Fix("Rename to `inputs_embeds`", Applicability.SAFE, (keyword_edit(facts, keyword, "inputs_embeds"),))
+            return Fix(
+                "Rename to `inputs_embeds`", Applicability.SAFE, (keyword_edit(facts, keyword, "inputs_embeds"),)
+            )
         return None
     if keyword.arg == "cache_position" and everywhere:
         edit: Edit | None = drop_keywords(facts, use.node, ("cache_position",))

@@ -35,7 +35,12 @@ class IncompleteCacheSubclass(Check):
     def _bare_init(self, facts: Facts, use: CallUse) -> Iterator[Finding]:
         """``super().__init__()`` in a direct subclass of ``Cache``, or such a subclass built without its own init."""
         info = bare_init_of(facts, use)
-        if info is None or use.node.args or use.node.keywords or use.place.caught & {"TypeError", "ValueError", "Exception"}:
+        if (
+            info is None
+            or use.node.args
+            or use.node.keywords
+            or use.place.caught & {"TypeError", "ValueError", "Exception"}
+        ):
             return
         life = releases_of(facts.timeline, "bare-cache-init")
         wrong = use.place.releases & life
@@ -122,7 +127,11 @@ def is_cache_subclass(facts: Facts, info: ClassInfo, layers: bool = True) -> boo
     for base in info.foreign_bases():
         if cache_class(facts, base) is not None:
             return True
-        if layers and base.startswith("transformers.") and facts.timeline.is_layer_class(facts.timeline.canonical(base) or base):
+        if (
+            layers
+            and base.startswith("transformers.")
+            and facts.timeline.is_layer_class(facts.timeline.canonical(base) or base)
+        ):
             return True
     return False
 

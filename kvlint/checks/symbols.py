@@ -266,9 +266,13 @@ class ClassRewrite:
 
         def change(call: libcst.Call) -> libcst.Call:
             args = [
-                as_keyword(arg, name) if arg.keyword is None else arg for arg, name in zip(call.args, names, strict=True)
+                as_keyword(arg, name) if arg.keyword is None else arg
+                for arg, name in zip(call.args, names, strict=True)
             ]
-            kept = without_arguments(call.with_changes(args=args), lambda _, arg: arg.keyword is not None and arg.keyword.value in self.replacement.drop)
+            kept = without_arguments(
+                call.with_changes(args=args),
+                lambda _, arg: arg.keyword is not None and arg.keyword.value in self.replacement.drop,
+            )
             if self.replacement.add and self.replacement.add.partition("=")[0] not in names:
                 kept = with_argument(kept, self.replacement.add)
             return kept
@@ -309,9 +313,12 @@ class ClassRewrite:
         for node in ast.walk(self.facts.tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
                 first = node.body[0]
-                if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+                if (
+                    isinstance(first, ast.Expr)
+                    and isinstance(first.value, ast.Constant)
+                    and isinstance(first.value.value, str)
+                ):
                     start, end = self.facts.span(first)
                     for match in re.finditer(rf"\b{re.escape(self.old)}\b", self.facts.text[start:end]):
                         edits.append(Edit(start + match.start(), start + match.end(), self.replacement.use))
         return edits
-
