@@ -14,9 +14,9 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvlint import __version__
 from kvlint.diagnostics import Diagnostic
-from kvlint.lint import Job, Result, digest
+from kvlint.fingerprint import digest, own_fingerprint
+from kvlint.lint import Job, Result
 from kvlint.writing import write_atomically
 
 MAX_ENTRIES = 20_000
@@ -31,21 +31,6 @@ def default_folder() -> str:
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Caches/kvlint")
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kvlint")
-
-
-def own_fingerprint(timeline: str) -> str:
-    """A name for this kvlint: version, size and date of each of its files, its timeline, the Python that runs it."""
-    parts = [__version__, sys.version, str(FORMAT), timeline]
-    package = os.path.dirname(__file__)
-    folders = [package, os.path.join(package, "_rules", "api"), os.path.join(os.path.dirname(package), "rules", "api")]
-    for folder in folders:
-        for top, names, files in os.walk(folder):
-            names[:] = sorted(name for name in names if not name.startswith(("__pycache__", "_rules")))
-            for file in sorted(files):
-                if file.endswith((".py", ".json", ".toml")):
-                    status = os.stat(os.path.join(top, file))
-                    parts.append(f"{file} {status.st_size} {status.st_mtime_ns}")
-    return digest("\n".join(parts).encode())
 
 
 def key_of(job: Job) -> str:
@@ -76,7 +61,7 @@ class Cache:
         import json
 
         name = f"{digest(project.encode('utf-8', 'surrogateescape'))}.json"
-        cache = Cache(os.path.join(folder or default_folder(), name), own_fingerprint(timeline))
+        cache = Cache(os.path.join(folder or default_folder(), name), f"{own_fingerprint()} {timeline} {FORMAT}")
         try:
             with open(cache.path, "rb") as file:
                 stored = json.loads(file.read())

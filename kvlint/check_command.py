@@ -262,12 +262,12 @@ def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> list[str
             sys.stdout.buffer.write(fixed)
             sys.stdout.buffer.flush()
         return []
-    from kvlint.discovery import describe_error
-    from kvlint.writing import write_atomically
-
     faults = []
     for result in outcome.results:
         if result.fixed is not None:
+            from kvlint.discovery import describe_error
+            from kvlint.writing import write_atomically
+
             try:
                 write_atomically(result.path, result.fixed)
             except OSError as problem:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from kvlint.config import Settings
 from kvlint.discovery import FoundFile
+from kvlint.fingerprint import digest
 from kvlint.selection import UNUSED_SUPPRESSION
+from kvlint.triggers import table
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -160,8 +162,6 @@ def screen(file: FoundFile, options: Options, stdin: bytes | None) -> Candidate 
     triggered = candidates(data, codes)
     if not triggered and not (options.use_suppressions and may_hold_a_needless_comment(data, codes)):
         return None
-    from kvlint.lint import digest
-
     return Candidate(file, codes, triggered, data if stdin is not None else None, len(data), digest(data))
 
 
@@ -177,9 +177,7 @@ def may_hold_a_needless_comment(data: bytes, codes: frozenset[str]) -> bool:
 @cache
 def off_by_default() -> frozenset[str]:
     """The rules that run only when they are selected by name, prefix or ``ALL``."""
-    from kvlint.checks import all_checks
-
-    return frozenset(check.code for check in all_checks() if not check.default)
+    return frozenset(trigger.code for trigger in table() if not trigger.default)
 
 
 def in_use(codes: frozenset[str], asked: frozenset[str]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-class UsageProblem(Exception):  # noqa: N818  (it is the user's, and worded for the user)
+class UsageProblem(Exception):
     """A mistake in the command line, a configuration file or the environment: one clear line, exit code 2."""
 
 

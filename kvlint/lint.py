@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from kvlint import suppression
 from kvlint.diagnostics import Diagnostic, Placer
 from kvlint.errors import UsageProblem
 from kvlint.findings import Applicability, Category, Finding
+from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
 from kvlint.releases import ReleaseSet
 from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION
@@ -78,11 +78,6 @@ class Result:
     faults: tuple[str, ...] = ()
     digest: str = ""
     dependencies: tuple[str, ...] = ()
-
-
-def digest(data: bytes) -> str:
-    """The name of some content."""
-    return blake2b(data, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

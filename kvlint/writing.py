@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 
 
 def write_atomically(path: str, data: bytes, create_folder: bool = False) -> None:
     """Replaces the file at *path* (or the one it is a link to) in one step; its mode is kept. Raises OSError."""
+    import tempfile
+
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
     if create_folder:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvlint import engine, lint
+from kvlint import engine, lint, triggers
 from kvlint.cache import Cache, default_folder
 from kvlint.config import Overrides, Resolver
 from kvlint.discovery import discover
@@ -199,7 +199,7 @@ def test_an_upgrade_of_kvlint_or_its_timeline_forgets_everything(
 ) -> None:
     write("a.py", STALE)
     run()
-    monkeypatch.setattr("kvlint.cache.own_fingerprint", lambda timeline: "another")
+    monkeypatch.setattr("kvlint.cache.own_fingerprint", lambda: "another")
     run()
     run()
     assert len(parsed) == 2
@@ -264,3 +264,39 @@ def engine_target() -> object:
     from kvlint.releases import ReleaseSet
 
     return ReleaseSet.of(0)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Trigger words
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the table of trigger words is kept in this test."""
+    path = tmp_path / "pycache" / "triggers.json"
+    monkeypatch.setattr(triggers, "stored_path", lambda: str(path))
+    monkeypatch.setattr(triggers, "table", triggers.table.__wrapped__)
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    return path
+
+
+def test_trigger_words_are_kept_and_are_those_of_the_checks(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = triggers.table()
+    assert first == triggers.from_checks()
+    assert kept.is_file()
+    monkeypatch.setattr(triggers, "from_checks", lambda: pytest.fail("the checks were asked again"))
+    assert triggers.table() == first
+
+
+@pytest.mark.parametrize("damage", [b"", b"[1, 2]", b"{}", b'["other", []]', b"\xff"])
+def test_a_damaged_or_outdated_table_is_made_anew(kept: Path, damage: bytes) -> None:
+    kept.parent.mkdir()
+    kept.write_bytes(damage)
+    assert triggers.table() == triggers.from_checks()
+    assert kept.read_bytes() != damage
+
+
+def test_where_no_bytecode_is_written_no_table_is_either(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    assert triggers.table() == triggers.from_checks()
+    assert not kept.exists()

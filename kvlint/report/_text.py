@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from kvlint.diagnostics import Diagnostic
 from kvlint.findings import Applicability, Category
 from kvlint.report._view import View
+
+if TYPE_CHECKING:
+    from kvlint.diagnostics import Diagnostic
 
 WORDS = {
     Category.SILENT: "silent",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from kvlint.diagnostics import Diagnostic
 from kvlint.findings import Applicability, Category
+
+if TYPE_CHECKING:
+    from kvlint.diagnostics import Diagnostic
 
 HIDDEN = {Category.DEPRECATED: "deprecated", Category.UNDECIDED: "undecided"}
 """Categories that are counted, not listed, unless asked for by this word."""

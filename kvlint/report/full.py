@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
+from typing import TYPE_CHECKING
 
-from kvlint.diagnostics import Diagnostic, SourceLine
 from kvlint.findings import Applicability
 from kvlint.report._text import SEVERITY_COLORS, heading, paint, place, summary
 from kvlint.report._view import View
+
+if TYPE_CHECKING:
+    from kvlint.diagnostics import Diagnostic, SourceLine
 
 ORIGIN_WIDTH = 100
 AVAILABILITY = {
@@ -72,6 +74,10 @@ def carets(item: Diagnostic, line: SourceLine) -> str:
 
 def char_width(char: str) -> int:
     """Columns that a terminal gives to a character."""
+    if char < "\u0300":
+        return 1
+    import unicodedata
+
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
