@@ -84,9 +84,8 @@ def revisions(folders: CacheFolders) -> tuple[Revision, ...]:
     for copy in _imported(folders.modules, models):
         original = known.get((copy.repository, copy.revision))
         different = tuple(file for file in copy.files if not _is_copy(file, original))
-        if different:
-            refs = original.refs if original is not None else ()
-            copies.append(Revision(copy.repository, copy.revision, refs, copy.folder, True, different))
+        refs = original.refs if original is not None else ()
+        copies.append(Revision(copy.repository, copy.revision, refs, copy.folder, True, different))
     found = [revision for revision in (*snapshots, *copies) if revision.files]
     return tuple(
         sorted(found, key=lambda item: (item.repository.lower(), item.repository, item.revision, item.imported))

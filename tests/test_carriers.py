@@ -224,6 +224,10 @@ def test_notebook_lines_are_removed_with_their_strings() -> None:
     assert rewritten(found, ("c = 3\n", "")) == found.text.replace(f'\\n",{indent}"c = 3"', '"')
     assert rewritten(found, ("c = 3", "c = 3\ne = 5")) == found.text.replace('c = 3"', f'c = 3\\n",{indent}"e = 5"')
     assert rewritten(found, ("d = 4", "")) == found.text.replace("d = 4", "")
+    start = found.regions[0].text.index("b")
+    for place, text in ((0, "a = 1"), (start, "b = 2")):
+        raw = source.apply_edits(found, found.regions[0], [Edit(place, place, "import x\n")]).decode()
+        assert raw == found.text.replace(f'"{text}', f'"import x\\n",{indent}"{text}')
     joined = rewritten(found, ("1\nb", "1; b"))
     assert json.loads(joined)["cells"][0]["source"] == ["a = 1; b = 2\n", "c = 3"]
 
@@ -320,6 +324,11 @@ def test_fences_share_one_module() -> None:
     found = parse(text, "x.markdown")
     assert found.regions[0].text == "import a\na.b\ns = '''\n```python\n'''"
     assert where(found, "a.b") == (7, 1, None)
+
+
+def test_a_deeply_indented_fence_ends_no_block() -> None:
+    text = '```python\ndef f():\n    """\n    ```py\n    x\n    ```\n    """\n   ```\nafter\n'
+    assert parse(text, "x.md").regions[0].text.endswith('```py\n    x\n    ```\n    """')
 
 
 def test_fences_in_lists_and_quotes() -> None:
@@ -569,6 +578,12 @@ def test_docstrings_are_found_without_parsing_the_module(header: str, quotes: st
     text = f"{header}{quotes}\n    >>> a = 1\n    {quotes[-3:]}\n"
     ((_, example),) = [parse(text, "m.py").regions]
     assert (example.kind, example.text) == ("docstring", "a = 1")
+
+
+def test_escaped_quotes_end_no_docstring() -> None:
+    text = 'def f():\n    """a \\\\ b \\""" c\n    >>> a = 1\n    """\n'
+    assert ast.parse(text)
+    assert [region.text for region in parse(text, "m.py").regions[1:]] == ["a = 1"]
 
 
 def test_only_wanted_docstrings() -> None:

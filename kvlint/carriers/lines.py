@@ -142,7 +142,7 @@ class LinesLayout:
                 result.append(prompt + line if line else prompt.rstrip())
             return result
 
-        newline = first.newline or newline_at(self.host, first.start)
+        newline = newline_at(self.host, first.start)
         at_line = edit.start == starts[index]
         if at_line and edit.start == edit.end and edit.text.endswith("\n"):
             if first.source.pinned:
