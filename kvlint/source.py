@@ -7,9 +7,7 @@ edited characters and nothing else: byte order mark, encoding, every newline and
 from __future__ import annotations
 
 import codecs
-import io
 import re
-import tokenize
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -234,6 +232,9 @@ def _module(text: str) -> Extraction:
 
 def _declared_encoding(raw: bytes) -> str:
     """The encoding that a coding cookie names (PEP 263); raises SyntaxError where it names none that Python knows."""
+    import io
+    import tokenize
+
     encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
     return "utf-8" if encoding == "utf-8-sig" else encoding
 
