@@ -67,6 +67,7 @@ class LayerExpectation:
 
     Keys are ``(batch, kv_heads, length, key_dim)``, values ``(batch, kv_heads, length, value_dim)``. *window* is in
     tokens. *latent* marks MLA: one shared "head" of width *key_dim* and one of *value_dim*, expanded on use.
+    *mixes_heads* marks attention whose outputs are no longer one head each (differential attention).
     """
 
     kind: Kind
@@ -77,6 +78,7 @@ class LayerExpectation:
     window: int | None = None
     latent: bool = False
     label: str = ""
+    mixes_heads: bool = False
 
     def mha_elements(self, tokens: int) -> int:
         """Elements a row would take if keys and values were stored per query head (the widely copied formula)."""
@@ -103,6 +105,18 @@ def expectations(config: Any, latent_cache: bool = True) -> tuple[LayerExpectati
     return tuple(
         _layer(name, layer, index, latent_cache) for index, (name, layer) in enumerate(zip(types, per_layer, strict=False))
     )
+
+
+def expected_for(config: Any, count: int) -> tuple[LayerExpectation, ...]:
+    """As ``expectations``, for a cache of *count* layers: layers that the configuration does not list are of the kind
+    OTHER, labelled "looped" where the model runs layers several times (each pass has its own cache), else "unlisted".
+    """
+    from kvlint.runtime.inspection import latent_cache
+
+    known = expectations(config, latent_cache())
+    loops = any("loop" in name for name in vars(text_config(config)))
+    extra = LayerExpectation(Kind.OTHER, label="looped" if loops else "unlisted")
+    return known + (extra,) * max(0, count - len(known))
 
 
 def _per_layer_configs(text: Any, count: int) -> Sequence[Any]:
@@ -140,25 +154,28 @@ def _layer(name: str, config: Any, index: int, latent_cache: bool) -> LayerExpec
         window = _integer(config, index, "attention_chunk_size")
     if not kind.attends:
         return LayerExpectation(kind, label=name)
+    # Windowed layers may have heads of their own under names with a prefix (MiMo, Inkling).
+    own = ("swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim", "swa_num_key_value_heads") if window else ()
     queries = _integer(
-        config, index, "num_attention_heads_per_layer", "num_attention_heads", "n_head", "n_heads", "num_heads"
+        config, index, *own[:1], "num_attention_heads_per_layer", "num_attention_heads", "n_head", "n_heads", "num_heads"
     )
     width = _integer(config, index, "hidden_size", "n_embd", "d_model")
     if latent_cache and _integer(config, index, "kv_lora_rank"):
         rank, rope = _integer(config, index, "kv_lora_rank"), _integer(config, index, "qk_rope_head_dim")
         return LayerExpectation(kind, queries, 1, rank, rope, window, True, name)
-    head_dim = _integer(config, index, "head_dim", "kv_channels", "d_kv", "attention_head_dim", "dim_head")
+    head_dim = _integer(config, index, *own[1:2], "head_dim", "kv_channels", "d_kv", "attention_head_dim", "dim_head")
     if head_dim is None and width and queries:
         head_dim = width // queries
-    kv_heads = _kv_heads(config, index, queries)
+    kv_heads = _integer(config, index, *own[3:]) or _kv_heads(config, index, queries)
     key_dim, value_dim = head_dim, head_dim
     if _integer(config, index, "kv_lora_rank"):
         nope, rope = _integer(config, index, "qk_nope_head_dim"), _integer(config, index, "qk_rope_head_dim")
         key_dim = nope + rope if nope and rope else None
         value_dim, kv_heads = _integer(config, index, "v_head_dim"), queries
-    elif _integer(config, index, "v_head_dim"):
-        value_dim = _integer(config, index, "v_head_dim")
-    return LayerExpectation(kind, queries, kv_heads, key_dim, value_dim, window, False, name)
+    elif _integer(config, index, *own[2:3], "v_head_dim"):
+        value_dim = _integer(config, index, *own[2:3], "v_head_dim")
+    differential = hasattr(config, "lambda_std_dev")
+    return LayerExpectation(kind, queries, kv_heads, key_dim, value_dim, window, False, name, differential)
 
 
 def _kv_heads(config: Any, index: int, queries: int | None) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.environment import load_torch
-from kvlint.runtime.expectations import Kind, LayerExpectation, expectations
+from kvlint.runtime.expectations import Kind, LayerExpectation, expected_for
 from kvlint.runtime.result import CheckResult, Status
 
 
@@ -81,8 +81,9 @@ def rows_expected(layer: Any, expected: LayerExpectation, tokens: int) -> int | 
 def layer_kinds(moment: Moment) -> list[Problem]:
     """Layers whose cache class is not the one that the configuration's layer type asks for."""
     problems = []
-    if len(moment.layers) > len(moment.expected):
-        return [Problem(len(moment.expected), f"{len(moment.expected)} layers", f"{len(moment.layers)} layers")]
+    listed = [expected for expected in moment.expected if expected.label != "unlisted"]
+    if len(moment.layers) > len(listed):
+        return [Problem(len(listed), f"{len(listed)} layers", f"{len(moment.layers)} layers")]
     for index, (layer, expected) in enumerate(zip(moment.layers, moment.expected, strict=False)):
         if expected.kind is Kind.OTHER:
             continue
@@ -282,5 +283,5 @@ def check_cache(
     """
     load_torch()
     found = cache_layers.self_layers(cache)
-    moment = Moment(found, expectations(config, latent_cache()), batch, tokens, dtype, device)
+    moment = Moment(found, expected_for(config, len(found)), batch, tokens, dtype, device)
     return tuple(result_of(name, look(cache, moment)) for name, look in STILL_CHECKS.items())

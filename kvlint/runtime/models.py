@@ -113,7 +113,10 @@ def _attempts(source: Source, from_type: bool) -> Iterator[tuple[Sizes | None, b
     yield derived, from_type
     yield base, False
     yield derived, False
+    yield replace(base, head_dim=24), from_type  # equal to the nope + rope dims of a shrunk latent attention
     yield replace(derived, query_heads=2, kv_heads=2, head_dim=base.hidden // 2), False
+    yield replace(base, fill=True), from_type
+    yield replace(derived, keep_layers=True), from_type
 
 
 def _configuration(source: Source) -> tuple[Any, dict[str, Any], bool]:
@@ -148,8 +151,6 @@ def _configuration(source: Source) -> tuple[Any, dict[str, Any], bool]:
 
 def _random(source: Source, config_class: Any, config: dict[str, Any], sizes: Sizes | None, grouped: bool) -> Loaded:
     torch = load_torch()
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
     data = dict(config) if sizes is None else shrink(config, sizes, group_heads=grouped)
     for key in ("model_type", "transformers_version", "architectures", "torch_dtype", "dtype", "_name_or_path"):
         data.pop(key, None)
@@ -159,13 +160,26 @@ def _random(source: Source, config_class: Any, config: dict[str, Any], sizes: Si
     built = config_class(**data)
     torch.manual_seed(source.seed)
     dtype = torch.float32 if source.dtype == "auto" else getattr(torch, source.dtype)
-    auto = AutoModelForSeq2SeqLM if getattr(built, "is_encoder_decoder", False) else AutoModelForCausalLM
+    auto = _auto_class(built)
     arguments: dict[str, Any] = {"attn_implementation": source.attention} if source.attention else {}
     if sizes is None:
         _refuse_giants(auto, built, arguments)
     model = auto.from_config(built, **arguments).to(dtype).to(source.device).eval()
     _forget_padding(model)
     return Loaded(model, model.config, source.name, str(getattr(built, "model_type", "")))
+
+
+def _auto_class(config: Any) -> Any:
+    """The auto class that can build *config*: sequence-to-sequence for encoder-decoders, and for speech models that
+    are listed only there; causal for all others, remote code included."""
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    from transformers.models.auto import modeling_auto
+
+    listed = type(config) in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+    causal = type(config) in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
+    if listed and (getattr(config, "is_encoder_decoder", False) or not causal):
+        return AutoModelForSeq2SeqLM
+    return AutoModelForCausalLM
 
 
 def _refuse_giants(auto: Any, config: Any, arguments: dict[str, Any]) -> None:
@@ -190,12 +204,12 @@ def _forget_padding(model: Any) -> None:
 def _pretrained(source: Source) -> Loaded:
     torch = load_torch()
     load_transformers()
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    from transformers import AutoConfig
 
     arguments: dict[str, Any] = {"trust_remote_code": source.trust_remote_code}
     try:
         config = AutoConfig.from_pretrained(source.name, **arguments)
-        auto = AutoModelForSeq2SeqLM if getattr(config, "is_encoder_decoder", False) else AutoModelForCausalLM
+        auto = _auto_class(config)
         if source.attention:
             arguments["attn_implementation"] = source.attention
         model = auto.from_pretrained(

@@ -19,7 +19,8 @@ class Sizes:
     """The sizes of a shrunk model. *hidden* is the width, *query_heads* a multiple of *kv_heads*, *window* tokens.
 
     *head_dim* differs from ``hidden / query_heads`` on purpose: a head dim that was derived where the configuration
-    gives one is then seen.
+    gives one is then seen. *layers* bounds the number of layers, unless *keep_layers* leaves them all: some families
+    tie their layer lists to each other in ways of their own. *fill* sets a head dim and layer types that are left open.
     """
 
     hidden: int = 64
@@ -27,6 +28,8 @@ class Sizes:
     kv_heads: int = 2
     head_dim: int = 32
     layers: int = 6
+    keep_layers: bool = False
+    fill: bool = False
     window: int = 8
     vocabulary: int = 160
     positions: int = 256
@@ -40,7 +43,8 @@ class Sizes:
 _ONE, _TWO, _FOUR, _EIGHT = "1", "2", "4", "8"
 
 _RULES: tuple[tuple[str, str], ...] = (
-    # names (whole, as a regular expression) -> the size, by attribute of Sizes or as a number
+    # names (whole, as a regular expression) -> the size: an attribute of Sizes, a number that is the most allowed, or
+    # "=" and the number itself where several fields must multiply to the same
     (r"(ngram_vocab_size_base|encoder_hash_byte_group_vocab)", "vocabulary"),
     (r"(.*_)?(un)?(padded_)?vocab_size(_per_layer_input|_.*)?", "vocabulary"),
     (r"max_position_embeddings|n_positions|n_ctx|max_seq_len|context_length|model_max_length", "positions"),
@@ -64,9 +68,9 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"first_k_dense_replace|num_dense_layers|num_nextn_predict_layers", _ONE),
     (r"q_lora_rank|o_lora_rank|laurel_rank|gated_norm_rank|adapter_rank|hc_lowrank|loop_gate_rank", "16"),
     (r"kv_lora_rank", "24"),
-    (r"qk_rope_head_dim", _EIGHT),
-    (r"qk_nope_head_dim", "16"),
-    (r"qk_head_dim", "24"),
+    (r"qk_rope_head_dim", "=8"),
+    (r"qk_nope_head_dim", "=16"),
+    (r"qk_head_dim", "=24"),
     (r"index_head_dim|linear_(key|value)_head_dim|linear_head_dim", "16"),
     (r"index_n_heads|linear_num_key_heads|o_groups", _TWO),
     (r"linear_num_value_heads|linear_num_heads", _FOUR),
@@ -74,9 +78,9 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"index_block_size", _FOUR),
     (r"rotary_dim", _EIGHT),
     (r"mamba_d_state|state_size|ssm_state_size|d_state", "16"),
-    (r"mamba_n_heads|mamba_num_heads|n_mamba_heads", _EIGHT),
-    (r"mamba_d_head|mamba_head_dim|mamba_headdim", "16"),
-    (r"mamba_d_ssm", "128"),
+    (r"mamba_n_heads|mamba_num_heads|n_mamba_heads", "=8"),
+    (r"mamba_d_head|mamba_head_dim|mamba_headdim", "=16"),
+    (r"mamba_d_ssm", "=128"),
     (r"mamba_n_groups|n_groups|mamba_ngroups", _TWO),
     (r"(mamba_)?chunk_size", _EIGHT),
     (r"time_step_rank|mamba_dt_rank", _FOUR),
@@ -105,13 +109,13 @@ def shrink(config: Mapping[str, Any], sizes: Sizes, *, group_heads: bool = False
     do those with a latent (MLA), whose key heads are the query heads.
     """
     total = _layer_count(config)
-    chosen = choose_layers(config, total, sizes.layers)
+    chosen = tuple(range(total)) if sizes.keep_layers else choose_layers(config, total, sizes.layers)
     small = {key: _value(key, value, config, sizes, group_heads) for key, value in config.items()}
     for key, value in config.items():
         if total and isinstance(value, list) and len(value) == total:
             small[key] = [small[key][index] for index in chosen]
         elif _LAYER_COUNT.fullmatch(key) and isinstance(value, int):
-            small[key] = min(value, len(chosen) or 2)
+            small[key] = value if sizes.keep_layers else min(value, len(chosen) or 2)
         elif key == "per_layer_config" and isinstance(value, dict) and value:
             small[key] = {
                 str(new): small[key][name]
@@ -119,9 +123,32 @@ def shrink(config: Mapping[str, Any], sizes: Sizes, *, group_heads: bool = False
                 for name in value
                 if str(name).isdigit() and int(name) == old
             }
-    if isinstance(config.get("num_kv_shared_layers"), int) and config["num_kv_shared_layers"]:
+    if config.get("num_kv_shared_layers") and not sizes.keep_layers:
         small["num_kv_shared_layers"] = len(chosen) // 2
-    return small
+    return small | _missing(config, len(chosen), sizes)
+
+
+def _missing(config: Mapping[str, Any], layers: int, sizes: Sizes) -> dict[str, Any]:
+    """Values for fields that a type's defaults leave open although its model needs them: experts, and which layers of
+    a hybrid model attend (none at all would leave nothing to check)."""
+    filled: dict[str, Any] = {}
+    if sizes.fill and "layer_types" in config and config["layer_types"] is None and layers:
+        filled["layer_types"] = ["conv" if "conv_L_cache" in config else "full_attention"] * (layers - 1)
+        filled["layer_types"].append("full_attention")
+    if sizes.fill and "head_dim" in config and config["head_dim"] is None:
+        filled["head_dim"] = sizes.head_dim
+    types = config.get("layer_types")
+    if layers > 1 and isinstance(types, list) and set(types) == {"linear_attention"}:
+        filled["layer_types"] = ["linear_attention"] * (layers - 1) + ["full_attention"]
+    if config.get("is_encoder_decoder") and config.get("decoder_start_token_id") is None:
+        filled["decoder_start_token_id"] = 0
+    if "moe_intermediate_size" in config:
+        for name in ("n_routed_experts", "num_experts_per_tok", "n_shared_experts"):
+            if name in config and config[name] is None:
+                filled[name] = {"n_routed_experts": 4, "num_experts_per_tok": 2}.get(name, 1)
+    if "attn_layer_indices" in config and layers:
+        filled["attn_layer_indices"] = [layers - 1]
+    return filled
 
 
 def choose_layers(config: Mapping[str, Any], total: int, limit: int) -> tuple[int, ...]:
@@ -181,9 +208,11 @@ def _number(key: str, value: Any, config: Mapping[str, Any], sizes: Sizes, group
     for pattern, size in _COMPILED:
         if not pattern.fullmatch(name):
             continue
-        wanted = int(size) if size.isdigit() else int(getattr(sizes, size))
         if size == "kv_heads":
             return _kv_heads(value, config, sizes, group_heads)
+        if size.startswith("=") or (name == "head_dim" and value == config.get("qk_rope_head_dim")):
+            return int(size.removeprefix("=")) if size.startswith("=") else 8
+        wanted = int(size) if size.isdigit() else int(getattr(sizes, size))
         # A size is only ever made smaller, except heads, whose ratio to the kv heads must hold.
         return wanted if size in ("query_heads", "head_dim", "hidden") else min(value, wanted)
     return value
@@ -210,12 +239,12 @@ def _token(key: str, value: Any, sizes: Sizes) -> Any:
 
 
 def _nested(key: str, value: Mapping[str, Any], config: Mapping[str, Any], sizes: Sizes, group_heads: bool) -> Any:
-    if key.startswith("rope_") or "rope_type" in value or any(isinstance(v, Mapping) and "rope_type" in v for v in value.values()):
-        return _rope(value, config, sizes)
-    if key in ("id2label", "label2id", "quantization_config"):
-        return dict(value)
     if "model_type" in value or "num_hidden_layers" in value:
         return shrink(value, sizes, group_heads=group_heads)
+    if key in ("id2label", "label2id", "quantization_config"):
+        return dict(value)
+    if key.startswith("rope_") or "rope_type" in value:
+        return _rope(value, config, sizes)
     return {name: _value(str(name), item, config, sizes, group_heads) for name, item in value.items()}
 
 

@@ -10,8 +10,8 @@ from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.checks.base import Evidence, run_checks
 from kvlint.runtime.checks.memory import formula_bytes
 from kvlint.runtime.environment import load_torch, load_transformers
-from kvlint.runtime.expectations import LayerExpectation, expectations
-from kvlint.runtime.inspection import latent_cache, rows_expected
+from kvlint.runtime.expectations import LayerExpectation, expected_for
+from kvlint.runtime.inspection import rows_expected
 from kvlint.runtime.models import Loaded, ModelUnavailable, NotConstructible, Source, candidates, describe, load
 from kvlint.runtime.probe import NoCache, Plan, Recording, Runner, record
 from kvlint.runtime.result import GrowthPoint, LayerSummary, Verification
@@ -73,9 +73,9 @@ def verify_model(loaded: Loaded, plan: Plan | None = None, only: tuple[str, ...]
     cuda = runner.device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats(runner.device)
-    expected = expectations(loaded.config, latent_cache())
     recording = record(runner)
     peak = int(torch.cuda.max_memory_allocated(runner.device)) if cuda else None
+    expected = expected_for(loaded.config, len(cache_layers.self_layers(recording.cache)))
     evidence = Evidence(runner, recording, expected)
     checks = run_checks(evidence, only)
     return Verification(

@@ -14,8 +14,8 @@ from typing import Any
 
 from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.environment import cache_keyword, load_torch, output_cache
-from kvlint.runtime.expectations import Kind, LayerExpectation, expectations
-from kvlint.runtime.inspection import STILL_CHECKS, Moment, Problem, latent_cache, result_of, shape_text
+from kvlint.runtime.expectations import Kind, LayerExpectation, expected_for
+from kvlint.runtime.inspection import STILL_CHECKS, Moment, Problem, result_of, shape_text
 from kvlint.runtime.result import CacheError, CheckResult, Status
 
 ACTIONS = ("raise", "warn", "record")
@@ -77,7 +77,7 @@ class Observer:
         load_torch()
         self.model, self.every, self.action = model, every, action
         self.keyword = cache_keyword(model.forward)
-        self.expected: tuple[LayerExpectation, ...] = expectations(model.config, latent_cache())
+        self.expected: tuple[LayerExpectation, ...] = ()
         self.dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
         self.watch = Watch()
         self.count = 0
@@ -108,7 +108,10 @@ class Observer:
             return
         rows, fed = shape
         tokens = None if before.length is None else before.length + fed
-        moment = Moment(cache_layers.self_layers(cache), self.expected, rows, tokens, self.dtype, None)
+        found = cache_layers.self_layers(cache)
+        if len(found) > len(self.expected):
+            self.expected = expected_for(self.model.config, len(found))
+        moment = Moment(found, self.expected, rows, tokens, self.dtype, None)
         results = [result_of(name, STILL_CHECKS[name](cache, moment)) for name in _CHECKS]
         results.append(result_of("append-axis", _grown(before.edges, moment)))
         results.append(result_of("old-rows", _changed(before.edges, moment, fed)))

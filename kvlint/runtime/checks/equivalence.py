@@ -73,6 +73,8 @@ def cached_chunk(evidence: Evidence) -> Outcome:
     must get the logits they get in a forward over everything: here the mask has to be right, too."""
     if evidence.plan.cache == "quantized":
         return Outcome.not_applicable("a quantized cache is lossy by design")
+    if evidence.recording.chunk_error:
+        return Outcome.failed("no exception", evidence.recording.chunk_error)
     chunk = [step for step in evidence.recording.steps if step.name == "chunk"]
     return _steps(evidence, chunk, "logits of several tokens with the cache as without")
 

@@ -25,6 +25,7 @@ class _Capture:
     """What the attention of *layer* handed on: ``(rows, query heads, value dim)``, once it has been seen."""
 
     layer: int
+    rows: int
     heads: int
     width: int
     armed: bool = False
@@ -36,11 +37,11 @@ class _Capture:
         tensor = next((one for one in arguments if hasattr(one, "shape")), None)
         if tensor is None or tensor.dim() < 2 or not tensor.is_floating_point():
             return
-        rows = int(tensor.shape[0])
-        if tensor.numel() == rows * self.heads * self.width and self.width in (
+        # One token is fed, so batch-first and token-first layouts flatten to the same rows.
+        if tensor.numel() == self.rows * self.heads * self.width and self.width in (
             tensor.shape[-1], tensor.shape[-1] // self.heads,
         ):  # fmt: skip
-            self.output = tensor.detach().reshape(rows, self.heads, self.width).clone()
+            self.output = tensor.detach().reshape(self.rows, self.heads, self.width).clone()
 
 
 @contextmanager
@@ -68,7 +69,7 @@ def _capturing(runner: Runner, capture: _Capture) -> Iterator[None]:
 
 
 def _attention_output(runner: Runner, cache: Any, ids: Any, layer: int, heads: int, width: int) -> Any | None:
-    capture = _Capture(layer, heads, width)
+    capture = _Capture(layer, int(ids.shape[0]), heads, width)
     with _capturing(runner, capture):
         runner.advance(ids, cache)
     return capture.output
@@ -102,6 +103,9 @@ def head_map(evidence: Evidence) -> Outcome:
     ):
         keys, values = cache_layers.keys_of(layer), cache_layers.values_of(layer)
         if keys is None or values is None or expected.latent or expected.kind is Kind.OTHER:
+            continue
+        if expected.mixes_heads:
+            reason = "differential attention mixes the heads before anything else sees them"
             continue
         queries, kv_heads = expected.query_heads, int(keys.shape[1])
         if not queries or queries % kv_heads:

@@ -19,7 +19,7 @@ def formula_bytes(expected: LayerExpectation, rows: int, batch: int, item: int) 
 def bytes_held(evidence: Evidence) -> Outcome:
     """Keys and values take 2 * rows * kv heads * head dim numbers a row of the batch (latent rank + rope dim for MLA),
     not one per query head: the widely copied formula without kv heads is too large by the group size."""
-    plan, tokens = evidence.plan, evidence.plan.tokens
+    plan, tokens = evidence.plan, sum(step.tokens for step in evidence.recording.steps)
     problems: list[Problem] = []
     total = mha = 0
     for index, (layer, expected) in enumerate(

@@ -139,7 +139,7 @@ def stored_rows(evidence: Evidence) -> Outcome:
 
 @check("runs", needs=(*_LAYOUT, "kv-heads", "head-dim", "seq-length"))
 def runs(evidence: Evidence) -> Outcome:
-    """Prompt, single tokens and several tokens at once must run on the cache that the step before left behind."""
+    """The prompt and single tokens must run on the cache that the step before left behind."""
     recording = evidence.recording
     for step in (*recording.one_by_one, *recording.steps):
         if step.error:
