@@ -104,6 +104,8 @@ class Calls(Expressions):
         arguments = tuple(self.expression(item, flow, node) for item in node.args)
         keywords = tuple((item.arg or "", self.expression(item.value, flow, node)) for item in node.keywords)
         self.record_symbols(node.func, callee, "call", flow)
+        if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass") and len(node.args) == 2:
+            self.mark_tested(node.args[1])
         parts = [self.call_atom(atom, node, arguments, keywords, flow) for atom in callee]
         result = join(*parts) if parts else UNKNOWN
         if self._worth_recording(node, callee, arguments, keywords):

@@ -631,7 +631,8 @@ class Expressions(Recorder):
         flow: Flow,
         parent: ast.AST | None,
     ) -> None:
-        if name not in DISTINCTIVE_MEMBERS and not any(isinstance(atom, INTERESTING) for atom in base):
+        kinds = (*INTERESTING, Model, Instance, SuperObject) if name.startswith("_") else INTERESTING
+        if name not in DISTINCTIVE_MEMBERS and not any(isinstance(atom, kinds) for atom in base):
             return
         path = path_of(value_node)
         place = self.place(flow)
@@ -677,9 +678,19 @@ class Expressions(Recorder):
                 place = self.place(flow)
                 if releases != place.releases:
                     place = replace(place, releases=releases)
+                before = self.records.symbols.get(id(quoted or node))
+                if context == "load" and before is not None and before.node is node and before.context == "isinstance":
+                    context = "isinstance"
                 self.records.symbols[id(quoted or node)] = SymbolUse(
                     node, atom.name, context, place, isinstance(node, ast.Name), quoted
                 )
+
+    def mark_tested(self, node: ast.expr) -> None:
+        """Names in the second argument of ``isinstance`` are references of their own kind."""
+        for item in ast.walk(node):
+            use = self.records.symbols.get(id(item))
+            if use is not None and use.context == "load":
+                self.records.symbols[id(item)] = replace(use, context="isinstance")
 
     # -- to be provided by the classes built on this one ------------------------------------------------------------
 

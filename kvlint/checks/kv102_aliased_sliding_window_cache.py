@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import Facts, ImportUse
+from kvlint.analysis.facts import Facts, ImportUse, SymbolUse
 from kvlint.checks.base import Check
 from kvlint.checks.symbols import class_fix, references_where
 from kvlint.findings import Category, Finding
@@ -19,6 +19,7 @@ class AliasedSlidingWindowCache(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         every = list(references_where(facts, aliased))
+        tested = any(isinstance(item.use, SymbolUse) and item.use.context == "isinstance" for item in every)
         for reference in every:
             target = alias_of(facts, reference.qualified)
             name = reference.qualified.rpartition(".")[2]
@@ -29,8 +30,9 @@ class AliasedSlidingWindowCache(Check):
                 reference.place,
                 f"`{name}` {verb} `{target}` {{when}}: every static cache is an instance of it",
                 releases=reference.missing,
+                life=aliased(facts, reference.qualified),
                 help=reference.advice(facts),
-                fix=class_fix(facts, reference, every),
+                fix=None if tested else class_fix(facts, reference, every),
                 span=reference.span,
             )
 

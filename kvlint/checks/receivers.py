@@ -50,7 +50,11 @@ def members_of(facts: Facts, cache: CacheObject, name: str) -> ReleaseSet:
     """Releases on which the cache has the member. Where only the base class is known: on which any common class has."""
     if cache.local_class is not None and cache.local_class.defines(name):
         return facts.timeline.all
-    return Library(facts.timeline).member(cache.cls, name)
+    library = Library(facts.timeline)
+    lives = library.member(cache.cls, name)
+    if cache.cls != CACHE:  # where the class is gone, the object is some other cache
+        lives |= library.member(CACHE, name) - facts.timeline.importable(cache.cls)
+    return lives
 
 
 def kind_of(facts: Facts, cache: CacheObject, name: str) -> str:

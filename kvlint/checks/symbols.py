@@ -95,6 +95,7 @@ def class_fix(facts: Facts, reference: SymbolReference, every: Sequence[SymbolRe
     if replacement is None or not replacement.use or facts.kind == "docstring":
         return None
     same = [item for item in every if (facts.timeline.canonical(item.qualified) or item.qualified) == canonical]
+    same += unreported(facts, canonical, same)
     usable = facts.timeline.compare(">=", replacement.needs)
     if not all(item.place.releases <= usable for item in same):
         return None
@@ -104,6 +105,18 @@ def class_fix(facts: Facts, reference: SymbolReference, every: Sequence[SymbolRe
         return None
     title = f"Replace `{canonical.rpartition('.')[2]}` with `{replacement.use}`"
     return Fix(title, builder.applicability, tuple(sorted(set(edits))))
+
+
+def unreported(facts: Facts, canonical: str, reported: Sequence[SymbolReference]) -> list[SymbolReference]:
+    """Mentions that only a type checker reads (quoted annotations): nothing breaks there, but they follow the rest."""
+    found = []
+    for use in facts.symbols:
+        if use.place.typing_only and use.quoted is not None:
+            qualified, node = recorded_part(facts, use)
+            if qualified and (facts.timeline.canonical(qualified) or qualified) == canonical:
+                missing = use.place.releases & reported[0].missing
+                found.append(SymbolReference(qualified, missing, node, facts.span(use.quoted), use.place, use, True))
+    return found
 
 
 class ClassRewrite:
