@@ -1,0 +1,309 @@
+"""The cache parameter of one function: which names it takes, and how to make it take the one the library uses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.scopes import FunctionInfo
+from kvlint.analysis.values import Instance, LocalFunction, Member, Model, SuperObject
+from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled
+from kvlint.findings import Applicability, Edit, Fix
+
+NEW_NAME = "cache"
+
+
+def accepted_names(info: FunctionInfo) -> set[str]:
+    """Names under which the function takes the cache: parameters, and keys that it looks up in its ``**kwargs``."""
+    names = {arg.arg for arg in info.parameters() if arg.arg in CACHE_PARAMETERS}
+    if info.node.args.kwarg is not None:
+        names |= {key for key, _, _ in read_keys(info, info.node.args.kwarg.arg)}
+    return names
+
+
+def read_keys(info: FunctionInfo, kwargs: str) -> list[tuple[str, ast.expr, bool]]:
+    """Cache keys that the function looks up in a dict parameter: key, place, and whether a missing one raises."""
+    found: list[tuple[str, ast.expr, bool]] = []
+    guarded: set[str] = set()
+    for node in ast.walk(info.node):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and is_name(node.comparators[0], kwargs):
+            key = string(node.left)
+            if key and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+                guarded.add(key)
+                found.append((key, node, False))
+        elif isinstance(node, ast.Subscript) and is_name(node.value, kwargs) and isinstance(node.ctx, ast.Load):
+            key = string(node.slice)
+            if key:
+                found.append((key, node, True))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_name(node.func.value, kwargs):
+            key = string(node.args[0]) if node.args else ""
+            if key and node.func.attr in ("get", "pop", "setdefault"):
+                found.append((key, node, node.func.attr == "pop" and len(node.args) == 1))
+    return [(key, node, raises and key not in guarded) for key, node, raises in found if key in CACHE_PARAMETERS]
+
+
+def is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def string(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def translated_by_decorator(info: FunctionInfo) -> bool:
+    """True where a decorator is told a name of the cache: it renames keywords before the function sees them."""
+    return any(
+        isinstance(node, ast.Constant) and node.value in CACHE_PARAMETERS
+        for decorator in info.node.decorator_list
+        for node in ast.walk(decorator)
+    )
+
+
+def only_passes_on(info: FunctionInfo, accepted: set[str]) -> bool:
+    """True where the parameter goes nowhere but, by keyword, into calls that get all of ``**kwargs`` too.
+
+    What the library passed in then reaches the callee through ``**kwargs``.
+    """
+    kwarg = info.node.args.kwarg
+    if kwarg is None:
+        return False
+    passed: set[int] = set()
+    for node in ast.walk(info.node):
+        if isinstance(node, ast.Call) and any(item.arg is None and is_name(item.value, kwarg.arg) for item in node.keywords):
+            passed |= {id(item.value) for item in node.keywords if item.arg in CACHE_PARAMETERS}
+    uses = [node for node in ast.walk(info.node) if isinstance(node, ast.Name) and node.id in accepted]
+    return bool(uses) and all(id(node) in passed for node in uses)
+
+
+# -- fixes ----------------------------------------------------------------------------------------------------------
+
+
+def renaming_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Sequence[LibraryCalled]) -> Fix | None:
+    """Calls the parameter ``cache``; None where a name, a key or a caller in the file stands against it.
+
+    Functions of one class are renamed together.
+    """
+    edits = rename_edits(facts, item, parameter, hit)
+    if edits is None:
+        return None
+    owner = item.info.owner
+    together = [other for other in hit if owner is not None and other.info.owner is owner]
+    for other in together:
+        name = next((arg for arg in other.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
+        if name is None or rename_edits(facts, other, name, hit) is None:
+            return None
+    applicability = Applicability.UNSAFE if item.role == "model" else Applicability.SAFE
+    group = f"KV305 {owner.qualname}" if owner is not None and len(together) > 1 else ""
+    if group and any(other.role == "model" for other in together):
+        applicability = Applicability.UNSAFE
+    return Fix(f"Rename `{parameter.arg}` to `{NEW_NAME}`", applicability, tuple(sorted(set(edits))), group)
+
+
+def rename_edits(
+    facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Sequence[LibraryCalled]
+) -> list[Edit] | None:
+    old, function = parameter.arg, item.info.node
+    if facts.kind == "docstring" or not can_be_renamed(function, parameter):
+        return None
+    calls = {id(use.node): use for use in facts.calls}
+    renamed = {id(other.info.node) for other in hit}
+    edits = [name_edit(facts, parameter, old)]
+    keys = 0
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id == old:
+            edits.append(name_edit(facts, node, old))
+        elif isinstance(node, ast.Call):
+            made = keyword_edits(facts, node, old, calls.get(id(node)), renamed)
+            if made is None:
+                return None
+            edits += made
+        elif item.role == "prepare" and isinstance(node, ast.Dict):
+            for key in node.keys:
+                if key is not None and string(key) == old:
+                    edits.append(key_edit(facts, key, old))
+                    keys += 1
+        elif item.role == "prepare" and isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if string(node.slice) == old:
+                edits.append(key_edit(facts, node.slice, old))
+                keys += 1
+    if count_constants(function, old) != keys or any(edit.start < 0 for edit in edits):
+        return None
+    for use in facts.calls:
+        if calls_function(use, item.info) and use.keyword(old) is not None and not inside(function, use.node):
+            keyword = use.keyword(old)
+            assert keyword is not None
+            edits.append(name_edit(facts, keyword, old))
+    return edits
+
+
+def can_be_renamed(function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg) -> bool:
+    """False where the new name is taken, or an inner function has a parameter of the old one."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id == NEW_NAME:
+            return False
+        if isinstance(node, ast.arg) and (node.arg == NEW_NAME or (node.arg == parameter.arg and node is not parameter)):
+            return False
+        if isinstance(node, (ast.Global, ast.Nonlocal)) and parameter.arg in node.names:
+            return False
+        if isinstance(node, ast.Call) and is_name(node.func, "locals"):
+            return False
+    return True
+
+
+def keyword_edits(
+    facts: Facts, node: ast.Call, old: str, use: CallUse | None, renamed: set[int]
+) -> list[Edit] | None:
+    """The keyword of a call into the library follows the parameter; that of other calls stays. None: both are there."""
+    keyword = next((item for item in node.keywords if item.arg == old), None)
+    if keyword is None or use is None:
+        return []
+    if any(item.arg == NEW_NAME for item in node.keywords):
+        return None
+    follows = False
+    for atom in use.callee:
+        if isinstance(atom, Member) and isinstance(atom.of, (SuperObject, Model)):
+            follows = True
+        elif isinstance(atom, LocalFunction):
+            follows = id(atom.info.node) in renamed
+    return [name_edit(facts, keyword, old)] if follows else []
+
+
+def calls_function(use: CallUse, info: FunctionInfo) -> bool:
+    """True for a call of the function: by its name, through an object, or of an object whose ``forward`` it is."""
+    for atom in use.callee:
+        if isinstance(atom, LocalFunction) and atom.info is info:
+            return True
+        if isinstance(atom, Instance) and atom.info.method("forward") is info:
+            return True
+    return False
+
+
+def inside(function: ast.AST, node: ast.AST) -> bool:
+    return any(other is node for other in ast.walk(function))
+
+
+def count_constants(function: ast.AST, text: str) -> int:
+    """Strings that are just *text*."""
+    return sum(1 for node in ast.walk(function) if isinstance(node, ast.Constant) and node.value == text)
+
+
+def name_edit(facts: Facts, node: ast.AST, old: str) -> Edit:
+    """Replaces the name at the beginning of a node."""
+    start, _ = facts.span(node)
+    return Edit(start, start + len(old), NEW_NAME)
+
+
+def key_edit(facts: Facts, node: ast.expr, old: str) -> Edit:
+    """Replaces a string literal's content; an edit at -1 where it is not written plainly."""
+    start, end = facts.span(node)
+    quote = facts.text[start]
+    if facts.text[start:end] != f"{quote}{old}{quote}":
+        return Edit(-1, -1, "")
+    return Edit(start + 1, end - 1, NEW_NAME)
+
+
+def merging_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, passed: Sequence[str]) -> Fix | None:
+    """Adds the library's names as parameters and takes whichever was given, in front of the first statement."""
+    function, old = item.info.node, parameter.arg
+    if facts.kind == "docstring":
+        return None
+    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    names |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    if any(name in names for name in passed):
+        return None
+    edits = parameter_edits(facts, function, parameter, passed)
+    place = merge_place(facts, function)
+    if edits is None or place is None:
+        return None
+    offset, before, after = place
+    lines = [f"{old} = {name} if {name} is not None else {old}" for name in passed]
+    indent = before
+    text = "".join(f"{line}\n{indent}" for line in lines) + after
+    edits.append(Edit(offset, offset, text))
+    joined = " and ".join(f"`{name}`" for name in passed)
+    return Fix(f"Take {joined} as well as `{old}`", Applicability.SAFE, tuple(sorted(edits)))
+
+
+def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, str, str] | None:
+    """Where the merging lines go: offset, indent of the body, and what follows them. None for one-line functions."""
+    body = function.body
+    documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str)
+    first = body[1] if documented and len(body) > 1 else body[0]
+    if documented and len(body) == 1:
+        return None
+    line = min([first.lineno, *(item.lineno for item in getattr(first, "decorator_list", ()))])
+    start = facts.index.line_start(line)
+    text = facts.text[start:]
+    indent = text[: len(text) - len(text.lstrip(" \t"))]
+    before = facts.text[start : facts.span(first)[0]]
+    if line <= function.lineno or (before.strip() and not text.lstrip(" \t").startswith("@")):
+        return None
+    return start + len(indent), indent, ""
+
+
+def parameter_edits(
+    facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg, passed: Sequence[str]
+) -> list[Edit] | None:
+    """Gives the old parameter a default and adds the new ones behind the other positional ones."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    edits: list[Edit] = []
+    if parameter in positional:
+        index = positional.index(parameter)
+        first_default = len(positional) - len(arguments.defaults)
+        if index < first_default:
+            if index != first_default - 1:
+                return None
+            _, end = facts.span(parameter)
+            edits.append(Edit(end, end, default_text(parameter)))
+    elif arguments.kw_defaults[arguments.kwonlyargs.index(parameter)] is None:
+        _, end = facts.span(parameter)
+        edits.append(Edit(end, end, default_text(parameter)))
+    added = "".join(f", {name}=None" for name in passed)
+    last, default = last_named(arguments)
+    if last is None:
+        return None
+    _, end = facts.span(default if default is not None else last)
+    end = past_parentheses(facts, end, default)
+    if edits and edits[-1].start == end:
+        edits[-1] = Edit(end, end, edits[-1].text + added)
+    else:
+        edits.append(Edit(end, end, added))
+    return edits
+
+
+def default_text(parameter: ast.arg) -> str:
+    return "=None" if parameter.annotation is None else " = None"
+
+
+def last_named(arguments: ast.arguments) -> tuple[ast.arg | None, ast.expr | None]:
+    """The parameter behind which new ones go, with its default: the last keyword-only or positional one."""
+    if arguments.kwonlyargs:
+        return arguments.kwonlyargs[-1], arguments.kw_defaults[-1]
+    if arguments.vararg is not None:
+        return arguments.vararg, None
+    positional = [*arguments.posonlyargs, *arguments.args]
+    if not positional or not arguments.args:
+        return None, None
+    return positional[-1], arguments.defaults[-1] if arguments.defaults else None
+
+
+def past_parentheses(facts: Facts, end: int, default: ast.expr | None) -> int:
+    """The end of a default value, behind parentheses that belong to it."""
+    if default is None:
+        return end
+    start, _ = facts.span(default)
+    opened = 0
+    position = start - 1
+    while position >= 0 and facts.text[position] in " \t\n(":
+        opened += facts.text[position] == "("
+        position -= 1
+    if facts.text[position] != "=":
+        return end
+    while opened:
+        closing = facts.text.find(")", end)
+        if closing < 0:
+            return end
+        end, opened = closing + 1, opened - 1
+    return end

@@ -1,0 +1,208 @@
+"""``forward(..., past_key_values=None)`` where the library passes ``cache=``: the parameter stays None, or TypeError."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.scopes import FunctionInfo
+from kvlint.analysis.values import LocalFunction, Member, Model, of_type
+from kvlint.checks.base import Check
+from kvlint.checks.cache_parameters import (
+    accepted_names,
+    merging_fix,
+    only_passes_on,
+    read_keys,
+    renaming_fix,
+    translated_by_decorator,
+)
+from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, kind_names, library_called
+from kvlint.findings import Category, Finding
+from kvlint.releases import NO_RELEASE, ReleaseSet
+
+HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
+
+
+class UnfilledCacheParameter(Check):
+    """Reports functions that the library calls and that do not know the keyword it uses for the cache."""
+
+    triggers = ("past_key_value", "cache_params", "forward", "prepare_inputs_for_generation")
+    category = Category.SILENT
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        called = library_called(facts)
+        wrong = {id(item): unfilled(facts, item) for item in called}
+        hit = [item for item in called if wrong[id(item)]]
+        for item in hit:
+            yield self._parameter_finding(facts, item, wrong[id(item)], hit)
+        yield from self._kwargs_findings(facts, called)
+        yield from self._hook_findings(facts)
+
+    def _parameter_finding(
+        self, facts: Facts, item: LibraryCalled, wrong: ReleaseSet, hit: list[LibraryCalled]
+    ) -> Finding:
+        parameter = known_parameter(item.info)
+        assert parameter is not None
+        passed = passed_names(item, wrong)
+        given = " or ".join(f"`{name}=`" for name in passed)
+        loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
+        if loose:
+            what = "so the cache is never used" if item.role != "prepare" else "so every step starts from the whole sequence"
+            message = (
+                f"`{parameter.arg}` of `{item.shown}` is never filled {{when}}: "
+                f"the library passes {given}, which ends in `**{item.info.node.args.kwarg.arg}`, {what}"  # type: ignore[union-attr]
+            )
+        else:
+            message = f"the library calls `{item.shown}` with {given}, which it does not take: TypeError {{when}}"
+        life = NO_RELEASE
+        for name in passed:
+            life |= item.names[name]
+        renamed = item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
+        fix = renaming_fix(facts, item, parameter, hit) if renamed else merging_fix(facts, item, parameter, passed)
+        return self.finding(
+            facts,
+            parameter,
+            item.place,
+            message,
+            releases=wrong,
+            life=life,
+            help=advice(parameter.arg, passed, renamed),
+            category=Category.SILENT if loose else Category.BREAKS,
+            fix=fix,
+            span=parameter_span(facts, parameter),
+        )
+
+    def _kwargs_findings(self, facts: Facts, called: list[LibraryCalled]) -> Iterator[Finding]:
+        """Functions without a parameter for the cache that look it up in their ``**kwargs``."""
+        for item in called:
+            if known_parameter(item.info) is None and item.info.node.args.kwarg is not None:
+                yield from self._key_findings(facts, item.info, item.info.node.args.kwarg.arg, item.names, item.shown)
+
+    def _hook_findings(self, facts: Facts) -> Iterator[Finding]:
+        for use in facts.calls:
+            info = hook_function(use)
+            if info is None or calls_model_by_old_name(facts):
+                continue
+            position = 2 + info.first_positional()
+            positional = [*info.node.args.posonlyargs, *info.node.args.args]
+            if len(positional) <= position:
+                continue
+            role = hook_role(use)
+            yield from self._key_findings(facts, info, positional[position].arg, kind_names(facts, role), info.name)
+
+    def _key_findings(
+        self, facts: Facts, info: FunctionInfo, kwargs: str, names: dict[str, ReleaseSet] | object, shown: str
+    ) -> Iterator[Finding]:
+        assert isinstance(names, dict)
+        keys = read_keys(info, kwargs)
+        known = {key for key, _, _ in keys}
+        place = next((item.place for item in facts.functions if item.info is info), None)
+        if place is None or not known & set(HOOK_KEYS):
+            return
+        wrong = missing(names, known) & place.releases
+        passed = sorted(name for name, releases in names.items() if releases & wrong)
+        if not wrong:
+            return
+        given = " or ".join(f"`{name}`" for name in passed)
+        life = NO_RELEASE
+        for name in passed:
+            life |= names[name]
+        for key, node, raises in keys:
+            if key not in HOOK_KEYS:
+                continue
+            result = "KeyError" if raises else "it is never there"
+            yield self.finding(
+                facts,
+                node,
+                place,
+                f'the library hands the cache to `{shown}` as {given}, not as "{key}": {result} {{when}}',
+                releases=wrong,
+                life=life,
+                help=f'look for "cache" first: `{kwargs}.get("cache", {kwargs}.get("{key}"))`',
+                category=Category.BREAKS if raises else Category.SILENT,
+            )
+
+
+def known_parameter(info: FunctionInfo) -> ast.arg | None:
+    """The first parameter that is named like the cache on some release."""
+    return next((arg for arg in info.parameters() if arg.arg in CACHE_PARAMETERS), None)
+
+
+def missing(names: dict[str, ReleaseSet], accepted: set[str]) -> ReleaseSet:
+    """Releases on which the cache comes under a name, and under none of the accepted ones."""
+    given = taken = NO_RELEASE
+    for name, releases in names.items():
+        given |= releases
+        if name in accepted:
+            taken |= releases
+    return given - taken
+
+
+def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
+    """The releases in force on which the function's cache parameter is not the one that is filled."""
+    parameter = known_parameter(item.info)
+    if parameter is None:
+        return NO_RELEASE
+    accepted = accepted_names(item.info)
+    wrong = missing(dict(item.names), accepted) & item.place.releases
+    if not wrong or translated_by_decorator(item.info):
+        return NO_RELEASE
+    loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
+    if loose and (item.encoder or only_passes_on(item.info, accepted)):
+        return NO_RELEASE
+    return wrong
+
+
+def passed_names(item: LibraryCalled, wrong: ReleaseSet) -> list[str]:
+    """The keywords under which the library hands over the cache on these releases, oldest first."""
+    names = [name for name, releases in item.names.items() if releases & wrong]
+    return sorted(names, key=lambda name: (item.names[name] & wrong).oldest)
+
+
+def required(info: FunctionInfo, parameter: ast.arg) -> bool:
+    """True for a parameter without a default value."""
+    arguments = info.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    if parameter in positional:
+        return positional.index(parameter) < len(positional) - len(arguments.defaults)
+    return arguments.kw_defaults[arguments.kwonlyargs.index(parameter)] is None
+
+
+def parameter_span(facts: Facts, parameter: ast.arg) -> tuple[int, int]:
+    start, _ = facts.span(parameter)
+    return start, start + len(parameter.arg)
+
+
+def advice(name: str, passed: list[str], renamed: bool) -> str:
+    if renamed:
+        return f"call the parameter `cache`, or take both names: `cache=None, {name}=None`"
+    others = ", ".join(f"`{item}=None`" for item in passed)
+    return f"take {others} besides `{name}` and use whichever is given: right on every release"
+
+
+def hook_function(use: CallUse) -> FunctionInfo | None:
+    """The function of the file that a call registers as a hook which sees keyword arguments."""
+    func = use.node.func
+    if not isinstance(func, ast.Attribute) or func.attr not in ("register_forward_pre_hook", "register_forward_hook"):
+        return None
+    flag = use.keyword("with_kwargs")
+    if flag is None or not isinstance(flag.value, ast.Constant) or flag.value.value is not True or not use.arguments:
+        return None
+    return next((atom.info for atom in of_type(use.arguments[0], LocalFunction)), None)
+
+
+def hook_role(use: CallUse) -> str:
+    for atom in use.callee:
+        if isinstance(atom, Member) and isinstance(atom.of, Model):
+            return atom.of.role
+    return "attention"
+
+
+def calls_model_by_old_name(facts: Facts) -> bool:
+    """True where the file itself calls a model with an old keyword: hooks on that model then see it."""
+    return any(
+        any(isinstance(atom, Model) and atom.role == "model" for atom in use.callee)
+        and any(name in HOOK_KEYS for name, _ in use.keywords)
+        for use in facts.calls
+    )
