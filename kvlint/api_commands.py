@@ -70,13 +70,13 @@ def show(name: str, output_format: str) -> None:
 @click.option("--all", "every", is_flag=True, help="List each changed class of a modeling file, not only how many.")
 @_output_format
 def diff(old: str, new: str, every: bool, output_format: str) -> None:
-    """Print what was removed, added and changed between the releases OLD and NEW."""
+    """Print what was removed, added and changed between OLD and NEW (4.57 is its newest patch release)."""
     timeline = _timeline()
-    for text in (old, new):
-        if timeline.index(text) is None:
-            raise UsageProblem(f"{text!r} is no known release{did_you_mean(text, timeline.releases)}")
+    try:
+        first, second = (timeline.releases[timeline.matching(text).newest] for text in (old, new))
+    except ValueError as error:
+        raise UsageProblem(str(error)) from error
     merged = _merged()
-    first, second = (timeline.releases[timeline.index(text) or 0] for text in (old, new))
     found = compare(merged.record(first), merged.record(second))
     if output_format == "json":
         click.echo(json.dumps({"old": first, "new": second, **found.as_json()}, indent=2))

@@ -21,6 +21,7 @@ class Life:
     imports: tuple[tuple[str, ReleaseSet], ...] = ()
     sections: tuple[tuple[str, Dated[str]], ...] = ()
     members: tuple[tuple[str, ReleaseSet], ...] = ()
+    """Members of a class, or names that a module defines."""
 
     def as_json(self, timeline: Timeline) -> dict[str, object]:
         """The life as plain data; releases as ranges ``5.0.0-5.24.0``."""
@@ -101,7 +102,9 @@ def _symbol_life(timeline: Timeline, qualified: str) -> Life:
     spelt = dict.fromkeys([qualified, f"transformers.{qualified.rpartition('.')[2]}", *places])
     imports = tuple((_statement(name), timeline.importable(name)) for name in spelt if timeline.knows(name))
     if any(value.startswith("module") for value in values):
-        return Life(qualified, "module", timeline.importable(qualified), imports)
+        names = ((name, f"{qualified}.{name}") for name in timeline.names(qualified))
+        defined = tuple((name, timeline.importable(full)) for name, full in names if _defines(timeline, full))
+        return Life(qualified, "module", timeline.importable(qualified), imports, members=defined)
     subject = next(iter(places)) if len(places) == 1 else qualified
     own = {name: rs for name, rs in timeline.members(subject).items() if not _plain_dunder(name)}
     methods = ("forward", "prepare_inputs_for_generation", "fields")

@@ -150,7 +150,7 @@ def _tables(text: str) -> tuple[Mapping[str, Any], tuple[_Rows, _Rows, _Rows, _R
     """Splits the file into its head and its tables, without decoding a row. Raises ValueError for another layout."""
     starts = [text.find(f'"{name}":{{\n') for name in TABLES]
     try:
-        head = json.loads(text[: starts[0]].rstrip().removesuffix(",") + "}")
+        head = json.loads(text if starts[0] == -1 else text[: starts[0]].rstrip().removesuffix(",") + "}")
     except ValueError as error:
         raise ValueError("the timeline is damaged; reinstall kvlint") from error
     if head.get("format") != FORMAT or -1 in starts:
@@ -540,21 +540,42 @@ class Timeline:
         """
         if hasattr(object, name):
             return _union(self._classes(cls))
-        return _union(self._member(cls, name)) | self._output_member(cls, name)
+        return _union(self._member(cls, name)) | self._reduced_member(cls, name)
 
-    def _output_member(self, cls: str, name: str) -> ReleaseSet:
-        """Members of output classes in modeling files: fields, and what every model output has."""
-        if self.class_kind(cls) != "output":
+    def _reduced_member(self, cls: str, name: str) -> ReleaseSet:
+        """Members of classes in modeling files: hooks, flags, ``forward``, output fields, and what the library adds."""
+        parents = {"model": _MIXIN, "output": "utils.generic.ModelOutput"}
+        kind = self.class_kind(cls)
+        if kind is None:
             return NO_RELEASE
-        fields = tuple(item for item in self.forward_keywords(cls, "fields") if name in item[1])
-        return _union(fields) | (self.importable(cls) & self.member("transformers.utils.generic.ModelOutput", name))
+        found = NO_RELEASE
+        for part in ("has", "fields"):
+            found |= _union(tuple(item for item in self.forward_keywords(cls, part) if name in item[1]))
+        if name in ("forward", "prepare_inputs_for_generation"):
+            found |= _union(self.forward_keywords(cls, name))
+        for rs, symbol in self._resolved(_symbol(cls)):
+            found |= rs & _union(tuple(item for item in self._itself(symbol) if _has_flag(item[1], name)))
+        if kind in parents:
+            generates = self._generating(cls) if kind == "model" else self.importable(cls)
+            found |= generates & self.member(f"transformers.{parents[kind]}", name)
+        return found
+
+    def _generating(self, cls: str) -> ReleaseSet:
+        """Releases on which a class of a modeling file is a model that has the library's ``generate``."""
+        found = NO_RELEASE
+        for rs, symbol in self._resolved(_symbol(cls)):
+            for valid, value in self._itself(symbol):
+                if "|" in value and value[0] in "gm":
+                    found |= rs & valid & (self.all if value[0] == "g" else self._models_generate())
+        return found
 
     @_remembered
     def member_kind(self, cls: str, name: str) -> Dated[str]:
         """What the member is, by release.
 
-        One of ``method``, ``classmethod``, ``staticmethod``, ``property``, ``settable property``, ``attribute``,
-        ``late attribute`` (set by another method than ``__init__``) and ``class attribute``.
+        One of ``method``, ``classmethod``, ``staticmethod``, ``generated method`` (of a dataclass), ``property``,
+        ``settable property``, ``attribute``, ``late attribute`` (set by another method than ``__init__``) and
+        ``class attribute``.
         """
         return _regrouped((rs, _kind(value)) for rs, (_, value) in self._member(cls, name))
 
@@ -634,25 +655,21 @@ class Timeline:
     def forward_keywords(self, qualified_class: str, method: str = "forward") -> Dated[tuple[str, ...]]:
         """Cache keywords of a method of a modeling class by release, ``*args`` and ``**kwargs`` included.
 
-        *method* is ``forward``, ``prepare_inputs_for_generation`` or ``fields`` (of an output class). A model that
+        *method* is ``forward``, ``prepare_inputs_for_generation``, ``fields`` (of an output class) or ``has`` (private
+        hooks that the class defines). A model that
         leaves ``prepare_inputs_for_generation`` to the library gives the keywords of the library's. Empty for classes
         whose method has no cache keyword.
         """
         found: list[tuple[ReleaseSet, tuple[str, ...]]] = []
-        inherited = NO_RELEASE
         for rs, symbol in self._resolved(_symbol(qualified_class)):
             for valid, value in self._itself(symbol):
-                if "|" not in value or not rs & valid:
-                    continue
-                own = _part(value, f"{method}(")
+                own = _part(value, f"{method}(") if "|" in value else None
                 if own is not None:
                     found.append((rs & valid, tuple(filter(None, own.rstrip(")").split(", ")))))
-                elif method == "prepare_inputs_for_generation" and value[0] in "gm":
-                    inherited |= rs & valid & (self.all if value[0] == "g" else self._models_generate())
-        if inherited:
+        if method == "prepare_inputs_for_generation":
+            inherited = self._generating(qualified_class) - _union(tuple(found))
             for rs, signature in self.signatures(f"transformers.{_MIXIN}", method):
-                if rs & inherited:
-                    found.append((rs & inherited, _cache_names(signature)))
+                found.append((rs & inherited, _cache_names(signature)))
         return _regrouped(found)
 
     @_remembered
@@ -744,6 +761,11 @@ def _callable(value: str) -> bool:
 def _part(value: str, start: str) -> str | None:
     """The piece of a reduced modeling class that starts with *start*, without it."""
     return next((part.removeprefix(start) for part in value.split("|")[1:] if part.startswith(start)), None)
+
+
+def _has_flag(value: str, name: str) -> bool:
+    """Whether a reduced modeling class assigns *name* in its body."""
+    return any(part.partition(" = ")[0] == name for part in value.split("|")[1:])
 
 
 def _cache_names(signature: Signature) -> tuple[str, ...]:

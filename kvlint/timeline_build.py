@@ -12,6 +12,7 @@ fact of a symbol                      value
 ``""`` (the symbol itself)            ``module``, ``class(.base, other.base)``, ``def(parameters)``,
                                       ``import .target``, ``alias .target``, ``value`` or ``value JSON``
 ``member``                            ``method(..)``, ``classmethod(..)``, ``staticmethod(..)``,
+                                      ``generated method`` (the ``__init__`` of a dataclass),
                                       ``property``, ``settable property``, ``attribute``,
                                       ``late attribute`` (first set outside ``__init__``),
                                       ``class attribute = literal``
@@ -19,9 +20,10 @@ fact of a symbol                      value
 ====================================  ==============================================================
 
 A target with a leading dot lies in transformers, one without lies elsewhere. Classes of modeling files other
-than caches are reduced to one string a class: ``kind^|forward(cache keywords)|forward!renames|flags``, with the kinds
-``g`` (a model with ``generate``), ``m`` (another model), ``l`` (layer), ``a`` (attention), ``o`` (output) and ``x``
-(other), and ``^`` where the class is exported at the top level.
+than caches are reduced to one string a class:
+``kind^|forward(cache keywords)|forward!renames|has(private hooks)|flags``, with the kinds ``g`` (a model with
+``generate``), ``m`` (another model), ``l`` (layer), ``a`` (attention), ``o`` (output) and ``x`` (other, also a
+function), and ``^`` where the class is exported at the top level.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from kvlint.timeline import CACHE_KEYWORDS, FORMAT, TABLES
 _CACHE_WORD = re.compile(r"cache|past|_supports_|_skip_keys", re.IGNORECASE)
 _MODEL_FILE = re.compile(r"transformers/(models/.+/(?:modeling|generation)_[^/]*\.py|modeling_layers\.py)$")
 _OTHER_FRAMEWORK = re.compile(r"/(?:modeling|generation)_(?:tf|flax)_")
+_HOOK = re.compile(r"^_\w*(?:cache|past|causal_mask|4d_|model_kwargs)")
 _MODEL_METHODS = ("forward", "prepare_inputs_for_generation")
 _KINDS: Mapping[str, str] = {"model": "gm", "layer": "l", "attention": "a"}
 _PAST_KEYWORDS = frozenset({"past_key_value", "past_key_values", "cache", "cache_params", "layer_past", "past"})
@@ -490,6 +493,8 @@ def _class_facts(node: ast.ClassDef, names: Mapping[str, str], module: str, memb
     for name, value in _members(node).items():
         if re.search(members, name.removesuffix("!")):
             facts[name] = value
+    if "__init__" not in facts and any(_called_name(decorator) == "dataclass" for decorator in node.decorator_list):
+        facts["__init__"] = "generated method"
     return facts
 
 
@@ -563,9 +568,10 @@ def _signature(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 def _self_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     """Attributes that the method sets on its first parameter, also through ``register_buffer("name", ...)``."""
-    if not function.args.args:
+    arguments = (*function.args.posonlyargs, *function.args.args)
+    if not arguments:
         return
-    owner = function.args.args[0].arg
+    owner = arguments[0].arg
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             if isinstance(node.value, ast.Name) and node.value.id == owner:
@@ -672,6 +678,8 @@ def _model_file(tree: ast.Module, module: str) -> FileFacts:
     }
     ancestors: dict[str, set[str]] = {}
     for statement in _flat(tree.body):
+        if isinstance(statement, ast.FunctionDef) and _HOOK.search(statement.name):
+            models[statement.name] = "x|function"
         if not isinstance(statement, ast.ClassDef):
             continue
         bases = [_resolved(base, names, module) for base in statement.bases]
@@ -706,6 +714,15 @@ def _reduced_class(node: ast.ClassDef, ancestors: set[str]) -> str | None:
             name = statement.targets[0].id
             if (name.startswith("_supports_") and "cache" in name) or name == "_skip_keys_device_placement":
                 parts.append(f"{name}{_literal(statement.value)}")
+    hooks = sorted(
+        {
+            statement.name
+            for statement in node.body
+            if isinstance(statement, ast.FunctionDef) and _HOOK.search(statement.name)
+        }
+    )
+    if hooks:
+        parts.append(f"has({', '.join(hooks)})")
     fields = [
         statement.target.id
         for statement in node.body
