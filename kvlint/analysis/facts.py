@@ -239,6 +239,8 @@ class Facts:
     guards: tuple[GuardUse, ...] = ()
     dependencies: tuple[Path, ...] = ()
     module_names: dict[str, Value] = field(default_factory=dict)
+    memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    """What was worked out from the facts on demand, for the next check that asks (layouts of tensors)."""
 
     @property
     def index(self) -> LineIndex:
