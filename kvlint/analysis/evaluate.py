@@ -7,6 +7,7 @@ later call site, attribute assignment or return has taught something about what 
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,9 @@ from kvlint.source import Region
 from kvlint.timeline import Timeline
 
 MAX_ROUNDS = 3
+IMPORT_LINE = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?P<dots>\.*)(?P<module>[\w.]*)[ \t]+import\b|import[ \t]+(?P<modules>[\w., \t]+))", re.MULTILINE
+)
 MAX_LOOP_DEPTH = 3
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
@@ -130,14 +134,12 @@ class Walk(Annotations):
     def survey_imports(self) -> None:
         """Finds out whether the file uses transformers, or another engine with caches of its own."""
         roots: set[str] = set()
-        for node in ast.walk(self.tree) if len(self.text) < 400_000 else iter(self.tree.body):
-            if isinstance(node, ast.Import):
-                roots |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                if node.level == 0 and node.module:
-                    roots.add(node.module.split(".")[0])
-                elif node.module in TRANSFORMERS_MODULES or self.in_transformers:
-                    roots.add("transformers")
+        for match in IMPORT_LINE.finditer(self.text):
+            dots, module = match["dots"], match["module"]
+            if not dots:
+                roots |= {part.split(".")[0] for part in re.split(r"[\s,]+", match["modules"] or module)}
+            elif module in TRANSFORMERS_MODULES or self.in_transformers:
+                roots.add("transformers")
         self.uses_transformers = bool(roots & COMPANIONS)
         self.foreign_engine = bool(roots & OTHER_ENGINES) and "transformers" not in roots
 
@@ -147,11 +149,7 @@ class Walk(Annotations):
         names = {key for kind, key in changed if kind in ("attribute", "return")}
         if not names:
             return False
-        return any(
-            (isinstance(node, ast.Attribute) and node.attr in names)
-            or (isinstance(node, ast.Name) and node.id in names)
-            for node in ast.walk(info.node)
-        )
+        return not names.isdisjoint(info.words)
 
     def _drop_facts(self, infos: list[FunctionInfo]) -> None:
         gone = {id(info) for info in infos}
@@ -674,7 +672,7 @@ class Walk(Annotations):
         self._statement = info.node
         closure = self._closures.get(id(info.node))
         names = dict(closure.names) if closure is not None and (info.parent is not None) else {}
-        flow = Flow(names, info.releases)
+        flow = Flow(names, info.releases, bool(names))
         self._bind_parameters(info, flow)
         if info.node.returns is not None:
             promised = self.annotation(info.node.returns, flow)

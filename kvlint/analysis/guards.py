@@ -124,7 +124,7 @@ class Guards(Calls):
         if path:
             kept = tuple(atom for atom in value if not isinstance(atom, NoneValue))
             if kept != value and kept:
-                yes.names[path] = kept
+                yes.narrow(path, kept)
                 self._narrow_releases(yes, kept)
             if not kept and value:
                 return None, no
@@ -229,10 +229,10 @@ class Guards(Calls):
         nothing = tuple(atom for atom in value if isinstance(atom, NoneValue))
         if path:
             if kept != value:
-                some.names[path] = kept
+                some.narrow(path, kept)
             if kept:
                 self._narrow_releases(some, kept)
-            none.names[path] = nothing or (NoneValue(),)
+            none.narrow(path, nothing or (NoneValue(),))
             if nothing and not any(isinstance(atom, Unknown) for atom in value):
                 self._narrow_releases(none, nothing)
         some_flow = some if some.releases and (kept or not value) else None
@@ -258,8 +258,8 @@ class Guards(Calls):
             path = path_of(test.args[0])
             yes, no = flow.copy(), flow.copy()
             if path:
-                yes.names[path] = narrow_to(subject, classes, path, self, test)
-                no.names[path] = narrow_from(subject, classes, path)
+                yes.narrow(path, narrow_to(subject, classes, path, self, test))
+                no.narrow(path, narrow_from(subject, classes, path))
             return yes, no
         return None
 

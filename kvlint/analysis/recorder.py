@@ -27,22 +27,35 @@ class Flow:
 
     names: dict[str, Value]
     releases: ReleaseSet
+    has_paths: bool = True
+    """False as long as no dotted path is bound: then nothing has to be forgotten with a name."""
 
     def copy(self) -> Flow:
-        return Flow(dict(self.names), self.releases)
+        return Flow(dict(self.names), self.releases, self.has_paths)
 
     def bind(self, path: str, value: Value) -> None:
         """Gives a name or dotted path a new value and forgets everything that was reached through the old one."""
         self.forget(path)
         self.names[path] = value
+        if not self.has_paths and not path.isidentifier():
+            self.has_paths = True
 
     def forget(self, path: str) -> None:
-        stale = [key for key in self.names if key.startswith((path + ".", path + "[", MEMBER_MARK + path + "."))]
-        for key in stale:
-            del self.names[key]
-        self.names.pop(path, None)
+        names = self.names
+        if self.has_paths:
+            starts = (path + ".", path + "[", MEMBER_MARK + path + ".")
+            for key in [key for key in names if key.startswith(starts)]:
+                del names[key]
+        names.pop(path, None)
+
+    def narrow(self, path: str, value: Value) -> None:
+        """Gives a path a narrower value; what was reached through it stays known."""
+        self.names[path] = value
+        if not self.has_paths and not path.isidentifier():
+            self.has_paths = True
 
     def know_member(self, path: str, name: str) -> None:
+        self.has_paths = True
         self.names[f"{MEMBER_MARK}{path}.{name}"] = UNKNOWN
 
     def knows_member(self, path: str, name: str) -> bool:
@@ -83,7 +96,7 @@ def merge(flows: list[Flow | None]) -> Flow | None:
                     continue
                 parts.append(restrict(part, other.releases) if narrowed else part)
             names[key] = join(*parts) or UNKNOWN
-    return Flow(names, releases)
+    return Flow(names, releases, any(flow.has_paths for flow in alive))
 
 
 @dataclass(slots=True)
@@ -127,7 +140,7 @@ class Recorder:
         self.foreign_engine = False
         self.in_transformers = False
         self.star_import = False
-        self.module_flow = Flow({}, target)
+        self.module_flow = Flow({}, target, False)
         self._statement: ast.stmt = tree.body[0] if tree.body else ast.Pass(lineno=1, col_offset=0)
         self._function: FunctionInfo | None = None
         self._owner: ClassInfo | None = None

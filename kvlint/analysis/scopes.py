@@ -22,6 +22,18 @@ class FunctionInfo:
     """Parameter name -> join of the values that call sites in the file pass."""
     returns: Value = ()
     called: bool = False
+    _words: frozenset[str] | None = None
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every name and attribute name that the function mentions."""
+        if self._words is None:
+            self._words = frozenset(
+                node.attr if isinstance(node, ast.Attribute) else node.id
+                for node in ast.walk(self.node)
+                if isinstance(node, (ast.Attribute, ast.Name))
+            )
+        return self._words
 
     @property
     def name(self) -> str:
@@ -56,6 +68,8 @@ class ClassInfo:
     """Attribute name -> join of the values assigned in the class body and to ``self``."""
     releases: ReleaseSet = EVERY_RELEASE
     _assigned: frozenset[str] | None = None
+    _foreign: tuple[list[ClassInfo], list[str]] | None = None
+    _ancestors: tuple[tuple[Value, ...], list[ClassInfo]] | None = None
 
     @property
     def name(self) -> str:
@@ -77,6 +91,8 @@ class ClassInfo:
 
     def ancestors(self) -> list[ClassInfo]:
         """This class and the local classes it derives from, nearest first."""
+        if self._ancestors is not None and self._ancestors[0] is self.bases:
+            return self._ancestors[1]
         seen: list[ClassInfo] = []
         queue = [self]
         while queue:
@@ -86,15 +102,19 @@ class ClassInfo:
             seen.append(info)
             for base in info.bases:
                 queue.extend(atom.info for atom in of_type(base, LocalClass))
+        self._ancestors = (self.bases, seen)
         return seen
 
     def foreign_bases(self) -> list[str]:
         """Dotted names of the imported classes it derives from, through local classes."""
-        names: list[str] = []
-        for info in self.ancestors():
-            for base in info.bases:
-                names.extend(atom.name for atom in of_type(base, Symbol) if atom.name not in names)
-        return names
+        ancestors = self.ancestors()
+        if self._foreign is None or self._foreign[0] is not ancestors:
+            names: list[str] = []
+            for info in ancestors:
+                for base in info.bases:
+                    names.extend(atom.name for atom in of_type(base, Symbol) if atom.name not in names)
+            self._foreign = (ancestors, names)
+        return self._foreign[1]
 
     def method(self, name: str) -> FunctionInfo | None:
         for info in self.ancestors():
