@@ -14,6 +14,7 @@ import click
 from kvlint.config import Overrides, Resolver, Settings, check_format, check_globs, check_show, describe
 from kvlint.discovery import Discovery, FoundFile, discover
 from kvlint.errors import UsageProblem
+from kvlint.report import format_names
 from kvlint.selection import check_selectors
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Request:
 @click.option(
     "--output-format",
     metavar="FORMAT",
-    help="full (default), concise, grouped, json, jsonl, sarif, github, gitlab, junit.",
+    help=f"One of {', '.join(format_names())}; full by default.",
 )
 @click.option("-o", "--output-file", metavar="FILE", help="Write the report to FILE.")
 @click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
@@ -122,7 +123,7 @@ class Request:
     help="Worker processes (default: one a core).",
 )
 @click.option("--show-files", is_flag=True, help="List the files that would be linted.")
-@click.option("--show-settings", is_flag=True, help="Print the settings of the first path.")
+@click.option("--show-settings", is_flag=True, help="Print the settings that hold for the first path.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 also with findings.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit 1 where anything was fixed, also if nothing is left.")
 @click.option(
@@ -154,7 +155,8 @@ def check(**options: Any) -> int:
     )
     paths: tuple[str, ...] = options["paths"] or (".",)
     if options["show_settings"]:
-        return show_settings(paths[0], resolver)
+        sys.stdout.write(describe(resolver.for_folder(folder_of(paths[0], resolver.cwd))))
+        return 0
     if paths == ("-",):
         return check_stdin(resolver, request)
     if "-" in paths:
@@ -165,7 +167,7 @@ def check(**options: Any) -> int:
 
         sys.stdout.write("".join(f"{shown_path(file.path, cwd)}\n" for file in found.files))
         return 0
-    return lint_and_report(found, resolver.for_folder(cwd), cwd, request, None)
+    return lint_and_report(found, resolver.for_folder(folder_of(paths[0], cwd)), cwd, request, None)
 
 
 def read_overrides(options: dict[str, Any]) -> Overrides:
@@ -202,14 +204,12 @@ def read_overrides(options: dict[str, Any]) -> Overrides:
     )
 
 
-def show_settings(path: str, resolver: Resolver) -> int:
-    """Prints the settings that hold for *path*."""
-    absolute = os.path.normpath(os.path.join(resolver.cwd, path))
+def folder_of(path: str, cwd: str) -> str:
+    """The folder whose settings hold for *path*. Raises UsageProblem where there is no such path."""
+    absolute = os.path.normpath(os.path.join(cwd, path))
     if path != "-" and not os.path.exists(absolute):
         raise UsageProblem(f"{path}: no such file or directory")
-    folder = resolver.cwd if path == "-" else absolute if os.path.isdir(absolute) else os.path.dirname(absolute)
-    sys.stdout.write(describe(resolver.for_folder(folder)))
-    return 0
+    return cwd if path == "-" else absolute if os.path.isdir(absolute) else os.path.dirname(absolute)
 
 
 def check_stdin(resolver: Resolver, request: Request) -> int:
@@ -224,7 +224,10 @@ def check_stdin(resolver: Resolver, request: Request) -> int:
 
 
 def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Request, stdin: bytes | None) -> int:
-    """Runs, writes what was fixed, reports, and returns the exit code."""
+    """Runs, writes what was fixed, reports, and returns the exit code.
+
+    *settings* are those of the first path: they decide what concerns the whole run (format, hidden kinds, workers).
+    """
     from kvlint.engine import Options, run
     from kvlint.fixing import allowed_applicabilities
 
@@ -269,6 +272,10 @@ def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> list[str
             from kvlint.writing import write_atomically
 
             try:
+                with open(result.path, "rb") as file:
+                    if file.read() != result.original:
+                        faults.append(f"{result.shown}: changed while it was being linted; not fixed")
+                        continue
                 write_atomically(result.path, result.fixed)
             except OSError as problem:
                 faults.append(f"{result.shown}: cannot be written: {describe_error(problem)}")
@@ -314,8 +321,8 @@ def wants_color(choice: str, to_file: bool, to_errors: bool) -> bool:
 
 def report(outcome: Run, view: View, settings: Settings, request: Request, from_stdin: bool) -> None:
     """Writes the patch, the statistics or the findings where they belong."""
-    from kvlint.report import render
-    from kvlint.report._text import statistics, summary
+    from kvlint.report import FOR_PEOPLE, render
+    from kvlint.report._text import statistics, statistics_json, summary
 
     if request.diff:
         from kvlint.report._patch import patch
@@ -331,7 +338,10 @@ def report(outcome: Run, view: View, settings: Settings, request: Request, from_
         return
     if request.fix_only:
         return
-    text = statistics(view) + summary(view) if request.show_statistics else render(settings.output_format, view)
+    if request.show_statistics:
+        text = statistics(view) + summary(view) if settings.output_format in FOR_PEOPLE else statistics_json(view)
+    else:
+        text = render(settings.output_format, view)
     if request.output_file is not None:
         try:
             with open(request.output_file, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:

@@ -6,8 +6,10 @@ Exit codes: 0 clean, 1 findings, 2 a mistake of the user or an internal error, 1
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 import click
@@ -15,18 +17,8 @@ import click
 from kvlint import __version__
 from kvlint.errors import UsageProblem, did_you_mean
 
-COMMANDS = {
-    "check": "kvlint.check_command:check",
-    "rule": "kvlint.rule_commands:rule",
-    "api": "kvlint.api_commands:api",
-    "compat": "kvlint.compat:compat",
-    "verify": "kvlint.verify_commands:verify",
-    "hub": "kvlint.hub:hub",
-    "explain": "kvlint.explain:explain",
-    "shim": "kvlint.shim:shim",
-    "server": "kvlint.lsp:server",
-}
-"""Each subcommand's module and the object in it; a module is imported when its command is run."""
+COMMAND_FILE = re.compile(r"(\w+)_commands?\.py\Z")
+"""``api_commands.py`` holds the command ``api``, under that name; a module is imported when its command is run."""
 
 OWN_OPTIONS = ("-h", "--help", "-V", "--version")
 
@@ -42,19 +34,19 @@ class KvlintGroup(click.Group):
         sys.exit(exit_code_of(lambda: super(KvlintGroup, self).main(arguments, "kvlint", standalone_mode=False)))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, target in COMMANDS.items() if module_exists(target.split(":")[0])]
+        return sorted(command_modules(), key=lambda name: (name != "check", name))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        module = command_modules().get(cmd_name)
+        if module is None:
             return None
         from importlib import import_module
 
-        module, attribute = COMMANDS[cmd_name].split(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        command: click.Command = getattr(import_module(module), cmd_name)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in OWN_OPTIONS and args[0] not in self.list_commands(ctx)):
+        if not args or (args[0] not in OWN_OPTIONS and args[0] not in command_modules()):
             args = ["check", *args]
         return super().parse_args(ctx, args)
 
@@ -68,10 +60,11 @@ class KvlintGroup(click.Group):
         self.format_commands(ctx, formatter)
 
 
-def module_exists(module: str) -> bool:
-    """True where the file of a module of this package exists (found without importing anything)."""
-    path = os.path.join(os.path.dirname(__file__), *module.split(".")[1:])
-    return os.path.isfile(path + ".py") or os.path.isfile(os.path.join(path, "__init__.py"))
+@cache
+def command_modules() -> dict[str, str]:
+    """The module of every subcommand, told from the names of the files of this package."""
+    matches = map(COMMAND_FILE.match, os.listdir(os.path.dirname(__file__)))
+    return {match[1]: f"kvlint.{match[0].removesuffix('.py')}" for match in matches if match is not None}
 
 
 @click.group(

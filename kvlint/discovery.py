@@ -67,6 +67,8 @@ def discover(paths: Iterable[str], resolver: Resolver) -> Discovery:
     walk = Walk(resolver)
     for path in paths:
         absolute = os.path.normpath(os.path.join(resolver.cwd, path))
+        if not path:
+            raise UsageProblem("an empty path: no such file or directory")
         try:
             mode = os.stat(absolute).st_mode
         except OSError as problem:

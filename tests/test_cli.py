@@ -206,6 +206,7 @@ def test_a_fault_in_a_check_names_check_and_file_and_the_rest_goes_on(monkeypatc
     ("arguments", "message"),
     [
         (["nope.py"], "nope.py: no such file or directory"),
+        ([""], "an empty path: no such file or directory"),
         (["a.py", "nope"], "nope: no such file or directory"),
         (["--select", "KV999"], "--select: unknown rule 'KV999'"),
         (
@@ -406,6 +407,57 @@ def test_a_file_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPat
     assert (run.code, run.err) == (2, "kvlint: error: a.py: cannot be written: permission denied\n")
 
 
+def test_a_file_that_changes_meanwhile_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvlint import engine
+
+    path = write("a.py", STALE)
+    original = engine.run
+
+    def run_and_edit(*arguments: Any) -> Any:
+        outcome = original(*arguments)
+        path.write_text("mine = 1\n", encoding="utf-8")
+        return outcome
+
+    monkeypatch.setattr(engine, "run", run_and_edit)
+    run = kvlint("--fix")
+    assert (run.code, run.err) == (2, "kvlint: error: a.py: changed while it was being linted; not fixed\n")
+    assert path.read_text(encoding="utf-8") == "mine = 1\n"
+
+
+def apply_json_edits(text: str, found: list[dict[str, Any]]) -> str:
+    """The text with the edits of a JSON report carried out, as another program would: by lines and columns."""
+    lines = text.split("\n")
+
+    def offset(line: int, column: int) -> int:
+        return sum(len(item) + 1 for item in lines[: line - 1]) + column - 1
+
+    edits = sorted(
+        (offset(edit["start_line"], edit["start_column"]), offset(edit["end_line"], edit["end_column"]), edit["text"])
+        for finding in found
+        for edit in finding["fix"]["edits"]
+    )
+    for start, end, new in reversed(edits):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.py", STALE + "d = {'\u6f22': past[1][0]}  # kvlint: ignore[KV101] old\n# kvlint: ignore[KV101]\n"),
+        ("a.py", "def f():\n\tfrom transformers import DynamicCache\n\tpast = DynamicCache()\n\treturn past[0][0]\n"),
+        ("a.md", "- item\n\n  ```python\n" + "".join(f"  {line}\n" for line in STALE.splitlines()) + "  ```\n"),
+    ],
+)
+def test_the_edits_of_the_json_report_are_what_fix_does(name: str, text: str, newline: str) -> None:
+    text = text.replace("\n", newline)
+    path = write(name, text)
+    found = json.loads(kvlint("--output-format", "json").out)
+    assert kvlint("--fix", "-q").code == 0
+    assert apply_json_edits(text, found) == path.read_bytes().decode() != text
+
+
 def test_a_link_is_fixed_once_and_stays_a_link() -> None:
     real = write("real.py", STALE)
     Path("link.py").symlink_to("real.py")
@@ -518,6 +570,18 @@ def test_statistics() -> None:
     write("a.py", STALE + "k = past[1][0]\nx = 1  # kvlint: ignore[KV101]\n")
     lines = kvlint("--statistics").out.splitlines()
     assert lines[:2] == ["2  KV204  [*] cache-subscript", "1  KV900  [*] unused-suppression"]
+
+
+def test_statistics_for_programs() -> None:
+    write("a.py", STALE)
+    counts = json.loads(kvlint("--statistics", "--output-format", "json").out)
+    assert counts == [{"code": "KV204", "name": "cache-subscript", "count": 1, "fixable": 1}]
+
+
+def test_settings_of_the_linted_project_hold_from_elsewhere() -> None:
+    write("there/pyproject.toml", '[tool.kvlint]\noutput-format = "concise"\n')
+    write("there/a.py", STALE)
+    assert kvlint("there").out.count("\n") == 2
 
 
 def test_output_file() -> None:

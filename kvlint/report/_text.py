@@ -94,13 +94,31 @@ def verdict(view: View) -> str:
     return f"{text}{'; ' if offers else ''}{', '.join(offers)}."
 
 
-def statistics(view: View) -> str:
-    """How often each rule was found, most first: count, code, fixable, name, and the first release that is affected."""
+def counted(view: View) -> list[tuple[str, str, int, int]]:
+    """Code, name, findings and fixable findings of every rule, most findings first."""
     numbers = Counter((item.code, item.name) for item in view.found)
     fixable = Counter((item.code, item.name) for item in view.found if view.is_fixable(item))
-    width = len(str(max(numbers.values(), default=0)))
+    rows = [(*rule, number, fixable[rule]) for rule, number in numbers.items()]
+    return sorted(rows, key=lambda row: (-row[2], row[0]))
+
+
+def statistics(view: View) -> str:
+    """How often each rule was found; ``[*]``: all of it can be fixed, ``[-]``: some of it."""
+    rows = counted(view)
+    width = max((len(str(number)) for _, _, number, _ in rows), default=1)
     lines = []
-    for (code, name), number in sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])):
-        mark = "[*]" if fixable[code, name] == number else "[-]" if fixable[code, name] else "[ ]"
-        lines.append(f"{number:>{width}}  {code}  {mark} {name}")
-    return "".join(f"{line}\n" for line in lines)
+    for code, name, number, fixable in rows:
+        mark = "[*]" if fixable == number else "[-]" if fixable else "[ ]"
+        lines.append(f"{number:>{width}}  {code}  {mark} {name}\n")
+    return "".join(lines)
+
+
+def statistics_json(view: View) -> str:
+    """The same for programs."""
+    import json
+
+    rows = [
+        {"code": code, "name": name, "count": number, "fixable": fixable}
+        for code, name, number, fixable in counted(view)
+    ]
+    return json.dumps(rows, indent=2) + "\n"
