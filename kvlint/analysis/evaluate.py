@@ -489,6 +489,14 @@ class Walk(Annotations):
             self._missing[-1] |= gone
             flow.releases = flow.releases - gone
 
+    def note_missing_member(self, base: Value, name: str, flow: Flow) -> None:
+        """The same for an attribute of a cache, of a cache class or of a module of transformers."""
+        if not self._missing or not self._caught & ATTRIBUTE_ERRORS or len(base) != 1:
+            return
+        lives = self.member_releases(base[0], name)
+        if lives:
+            self.note_missing(self.timeline.all - lives, flow, ATTRIBUTE_ERRORS)
+
     # -- imports ----------------------------------------------------------------------------------------------------
 
     def _exec_Import(self, node: ast.Import, flow: Flow) -> Flow | None:

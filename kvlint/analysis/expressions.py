@@ -203,6 +203,7 @@ class Expressions(Recorder):
             self.record_attribute(node, node.value, base, name, "store", flow, parent)
             return UNKNOWN
         self.record_attribute(node, node.value, base, name, "load", flow, parent)
+        self.note_missing_member(base, name, flow)
         if path:
             stored = flow.names.get(path)
             if stored is not None:
@@ -706,6 +707,9 @@ class Expressions(Recorder):
         raise NotImplementedError
 
     def conventional(self, name: str, node: ast.AST) -> Value:
+        raise NotImplementedError
+
+    def note_missing_member(self, base: Value, name: str, flow: Flow) -> None:
         raise NotImplementedError
 
 
