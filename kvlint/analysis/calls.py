@@ -468,6 +468,9 @@ class Calls(Expressions):
                 return builtin
         if name in SEQUENCE_METHODS and isinstance(func, ast.Attribute) and (arguments or node.keywords):
             return (Sequence(UNKNOWN, is_tuple=True),)
+        if name in ("get", "pop") and arguments and isinstance(literal(arguments[0]), str):
+            found = self.key_of(Unknown(), literal(arguments[0]), node)
+            return join(found, arguments[1] if len(arguments) > 1 else (NoneValue(),))
         if name == "generate":
             wanted = any(
                 item.arg == "return_dict_in_generate"

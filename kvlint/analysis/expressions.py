@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -88,6 +89,18 @@ INTERESTING = (
 def names_part(node: ast.expr, parent: ast.AST | None) -> bool:
     """True where the node is only the beginning of a longer name, or the callee of a call (recorded there)."""
     return isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
+
+
+OUTPUT_HOLDER = re.compile(r"(?i)^(?:outs?|res|results?|ret|state|inputs|kwargs|batch|step)$|output|kwargs|model_inputs")
+
+
+def holds_output(node: ast.expr) -> bool:
+    """True where the mapping that is indexed is called like a model output or like arguments of a model."""
+    base = node.value if isinstance(node, ast.Subscript) else node.func if isinstance(node, ast.Call) else node
+    if isinstance(base, ast.Attribute) and isinstance(node, ast.Call):
+        base = base.value
+    name = base.id if isinstance(base, ast.Name) else base.attr if isinstance(base, ast.Attribute) else ""
+    return bool(OUTPUT_HOLDER.search(name)) and "dummy" not in name
 
 
 class Expressions(Recorder):
@@ -430,7 +443,9 @@ class Expressions(Recorder):
                 if name == key:
                     return value
             return UNKNOWN
-        if key in ("past_key_values", "cache_params") and not self.foreign_engine:
+        if key in ("past_key_values", "past_key_value", "cache_params") and not self.foreign_engine:
+            if isinstance(atom, Unknown) and not holds_output(node):
+                return UNKNOWN
             certainty = Certainty.PROVEN if isinstance(atom, OutputDict) else Certainty.CONTEXT
             if isinstance(atom, ModelKwargs) and atom.hook:
                 certainty = Certainty.PROVEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import AttributeUse, Facts, FunctionUse
@@ -14,11 +15,13 @@ from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding
 
 GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
+GENERATION = "transformers.generation"
+GENERATION_NAMES = re.compile(r"(?i)cache|past_key|quant_backend")
 AREAS = (
     "transformers.cache_utils",
     "transformers.masking_utils",
     "transformers.modeling_attn_mask_utils",
-    "transformers.generation",
+    GENERATION,
     "transformers.integrations.executorch",
     "transformers.modeling_flash_attention_utils",
 )
@@ -132,13 +135,18 @@ class RemovedCacheHelper(Check):
 def is_function_use(reference: SymbolReference) -> bool:
     """True for a use of an imported function or constant: its import is reported, which is where the program stops."""
     name = reference.qualified.rpartition(".")[2]
-    return reference.through_import and not reference.is_import and not (name[:1].isupper() and not name.isupper())
+    return reference.through_import and not reference.is_import and not name.endswith(("Config", "Layer", "Wrapper", "Processor"))
 
 
 def in_area(facts: Facts, reference: SymbolReference) -> bool:
     """True for names of the modules that hold the cache code, by their own or their exported name."""
     names = (reference.qualified, facts.timeline.canonical(reference.qualified) or "")
-    return any(name == area or name.startswith(area + ".") for name in names for area in AREAS)
+    short = reference.qualified.rpartition(".")[2]
+    return any(
+        name == area or (name.startswith(area + ".") and (area != GENERATION or GENERATION_NAMES.search(short)))
+        for name in names
+        for area in AREAS
+    )
 
 
 def names_cache_class(facts: Facts, reference: SymbolReference) -> bool:

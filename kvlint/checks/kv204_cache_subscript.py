@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import Facts, SubscriptUse
 from kvlint.analysis.values import CacheObject
 from kvlint.checks.base import Check
-from kvlint.checks.receivers import describe, known_cache, members_of
+from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
 from kvlint.findings import Applicability, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
@@ -24,8 +24,12 @@ class CacheSubscript(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         parents = {id(use.node): use for use in facts.subscripts}
+        own = own_formats(facts)
         for use in facts.subscripts:
             cache = known_cache(use.value)
+            if cache is not None and cache.source not in CONTRACT_SOURCES:
+                if (id(use.place.function), use.path) in own:
+                    continue
             if cache is None or (cache.local_class is not None and cache.local_class.defines("__getitem__")):
                 continue
             if use.action != "load" or use.place.caught & {"TypeError", "Exception"}:

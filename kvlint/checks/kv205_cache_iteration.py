@@ -17,7 +17,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.receivers import describe, known_cache, members_of
+from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
 from kvlint.findings import Applicability, Edit, Finding, Fix
 
 OLD_ARITY = {ENCODER_DECODER_CACHE: 4}
@@ -31,10 +31,13 @@ class CacheIteration(Check):
     triggers = ("past", "cache", "Cache", "kv")
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
+        own = own_formats(facts)
         for use in facts.iterations:
             if use.place.caught & {"ValueError", "TypeError", "Exception"}:
                 continue
             cache = known_cache(use.value)
+            if cache is not None and cache.source not in CONTRACT_SOURCES and (id(use.place.function), use.path) in own:
+                continue
             if cache is not None and not (cache.local_class is not None and cache.local_class.defines("__iter__")):
                 yield from self._of_cache(facts, use, cache)
             else:

@@ -118,7 +118,7 @@ class CropArgument(Check):
     def _zero(self, facts: Facts, use: AttributeUse, cache: CacheObject) -> Iterator[Finding]:
         life = releases_of(facts.timeline, "crop-zero")
         wrong = use.place.releases & cache.when & life
-        if wrong and use.call is not None:
+        if wrong and use.call is not None and not facts.in_transformers:
             yield self.finding(
                 facts,
                 use.call,

@@ -13,13 +13,19 @@ from kvlint.analysis.values import (
     CACHE,
     CacheObject,
     Certainty,
+    Items,
+    LayerPair,
+    LegacyCache,
     LocalFunction,
     NoneValue,
+    Sequence,
     Symbol,
     Unknown,
     Value,
     cache_of,
+    without,
 )
+from kvlint.analysis.recorder import path_of
 from kvlint.releases import ReleaseSet
 
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
@@ -70,21 +76,22 @@ def kind_of(facts: Facts, cache: CacheObject, name: str) -> str:
 
 def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
     """The cache that *use* reads a member of, or None where it may be something else."""
-    known = cache_of(use.value, Certainty.CONTEXT)
+    value = without(use.value, LegacyCache, LayerPair, Sequence, Items)
+    known = cache_of(value, Certainty.CONTEXT)
     if known is not None:
         return known
-    for atom in use.value:
+    for atom in value:
         if isinstance(atom, Symbol):
             cls = cache_class(facts, atom.name)
             if cls is not None:
                 return CacheObject(cls, when=atom.when, origin=atom.origin)
     if use.name not in TELLING_MEMBERS or facts.foreign_engine or use.name in facts.own_members:
         return None
-    if not all(isinstance(atom, (Unknown, NoneValue, CacheObject)) for atom in use.value):
+    if not all(isinstance(atom, (Unknown, NoneValue, CacheObject)) for atom in value):
         return None
     name = last_name(use.value_node)
     if name and looks_like_cache(name):
-        named = next((atom for atom in use.value if isinstance(atom, CacheObject)), None)
+        named = next((atom for atom in value if isinstance(atom, CacheObject)), None)
         return named or CacheObject(CACHE, Certainty.NAMED, "name")
     return None
 
@@ -151,3 +158,36 @@ def missing_members(facts: Facts, kind: str) -> Iterator[MissingMember]:
         wrong = use.place.releases & cache.when & life
         if wrong:
             yield MissingMember(use, cache, wrong, life)
+
+
+CONTRACT_SOURCES = frozenset({"constructed", "hook", "output", "isinstance", "self"})
+"""Where a cache came from the library for certain: what the code does with it does not make it something else."""
+TENSOR_MEMBERS = frozenset({"shape", "size", "device", "dtype", "to", "dim", "ndim", "is_cuda", "new_zeros", "contiguous"})
+
+
+def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
+    """(function, path) pairs of names that the code indexes in ways that no transformers cache ever allowed.
+
+    ``x[i] = t``, ``x[0].shape`` (a layer is a pair, no tensor), ``x[i][j]`` with a variable or with 2 and more.
+    """
+    found: set[tuple[int, str]] = set()
+    for use in facts.subscripts:
+        key = (id(use.place.function), use.path)
+        if not use.path:
+            continue
+        if any(isinstance(atom, CacheObject) for atom in use.value):
+            if use.action != "load":
+                found.add(key)
+            elif isinstance(use.parent, ast.Attribute) and use.parent.attr in TENSOR_MEMBERS:
+                found.add(key)
+            elif isinstance(use.parent, ast.Call) and ast.unparse(use.parent.func) in ("torch.is_tensor", "torch.cat"):
+                found.add(key)
+        elif any(isinstance(atom, LayerPair) for atom in use.value):
+            part = use.node.slice
+            usual = isinstance(part, (ast.UnaryOp, ast.Slice)) or (isinstance(part, ast.Constant) and part.value in (0, 1))
+            outer = use.node.value
+            if (not usual or use.action != "load") and isinstance(outer, ast.Subscript):
+                path = path_of(outer.value)
+                if path:
+                    found.add((id(use.place.function), path))
+    return frozenset(found)
