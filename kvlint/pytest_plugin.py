@@ -79,7 +79,8 @@ def _every_model_watched(every: int) -> Iterator[None]:
 
     observers: dict[int, Observer] = {}
     running: list[Any] = []
-    inherited = PreTrainedModel.__call__
+    owner: Any = PreTrainedModel
+    inherited = owner.__call__
 
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
         # The base model inside a causal model is a PreTrainedModel, too: only the outermost call is looked at.
@@ -97,9 +98,8 @@ def _every_model_watched(every: int) -> Iterator[None]:
             running.pop()
         return output
 
-    PreTrainedModel.__call__ = call
+    owner.__call__ = call
     try:
         yield
     finally:
-        if "__call__" in vars(PreTrainedModel):
-            del PreTrainedModel.__call__
+        del owner.__call__

@@ -28,7 +28,9 @@ _CACHES = ("dynamic", "static", "quantized", "offloaded")
 @click.option("--device", default="cpu", show_default=True, help="A torch device: cpu, cuda, cuda:1, mps.")
 @click.option("--dtype", default="auto", show_default=True, help="float32, bfloat16, float16, or auto.")
 @click.option("--attn-implementation", "attention", default="", help="eager, sdpa, flash_attention_2, ...")
-@click.option("--cache", type=click.Choice(_CACHES), default="dynamic", show_default=True, help="The cache to run with.")
+@click.option(
+    "--cache", type=click.Choice(_CACHES), default="dynamic", show_default=True, help="The cache to run with."
+)
 @click.option("--quantized-backend", default="quanto", show_default=True, help="quanto, hqq or fp8.")
 @click.option("--batch", type=click.IntRange(1), default=2, show_default=True, help="Rows of the batch.")
 @click.option("--prompt-length", type=click.IntRange(2), default=6, show_default=True, help="Tokens of the prompt.")

@@ -61,6 +61,11 @@ _KINDS = {
 """The layer types of transformers (``DYNAMIC_LAYER_TYPE_MAPPING``, 5.24) and their older spellings."""
 
 
+_WINDOWED_KV_FACTOR = {"mimo_v2_flash": 2}
+"""Families whose windowed layers have more kv heads than the configuration says, by a factor written in the model
+code only (modeling_mimo_v2_flash.py, 5.24.0: ``num_key_value_heads * 2 if is_swa``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class LayerExpectation:
     """What the configuration says of one layer's cache.
@@ -103,7 +108,8 @@ def expectations(config: Any, latent_cache: bool = True) -> tuple[LayerExpectati
     per_layer = _per_layer_configs(text, count)
     types = _layer_types(text, per_layer)
     return tuple(
-        _layer(name, layer, index, latent_cache) for index, (name, layer) in enumerate(zip(types, per_layer, strict=False))
+        _layer(name, layer, index, latent_cache)
+        for index, (name, layer) in enumerate(zip(types, per_layer, strict=False))
     )
 
 
@@ -122,7 +128,7 @@ def expected_for(config: Any, count: int) -> tuple[LayerExpectation, ...]:
 def _per_layer_configs(text: Any, count: int) -> Sequence[Any]:
     """One configuration a layer: 5.22 and newer resolve heterogeneous ones themselves."""
     resolved = getattr(text, "per_layer_config", None)
-    if isinstance(resolved, (list, tuple)) and len(resolved) == count:
+    if isinstance(resolved, Sequence) and len(resolved) == count:
         return list(resolved)
     return [text] * count
 
@@ -157,7 +163,14 @@ def _layer(name: str, config: Any, index: int, latent_cache: bool) -> LayerExpec
     # Windowed layers may have heads of their own under names with a prefix (MiMo, Inkling).
     own = ("swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim", "swa_num_key_value_heads") if window else ()
     queries = _integer(
-        config, index, *own[:1], "num_attention_heads_per_layer", "num_attention_heads", "n_head", "n_heads", "num_heads"
+        config,
+        index,
+        *own[:1],
+        "num_attention_heads_per_layer",
+        "num_attention_heads",
+        "n_head",
+        "n_heads",
+        "num_heads",
     )
     width = _integer(config, index, "hidden_size", "n_embd", "d_model")
     if latent_cache and _integer(config, index, "kv_lora_rank"):
@@ -167,6 +180,8 @@ def _layer(name: str, config: Any, index: int, latent_cache: bool) -> LayerExpec
     if head_dim is None and width and queries:
         head_dim = width // queries
     kv_heads = _integer(config, index, *own[3:]) or _kv_heads(config, index, queries)
+    if kv_heads is not None and window:
+        kv_heads *= _WINDOWED_KV_FACTOR.get(str(getattr(config, "model_type", "")), 1)
     key_dim, value_dim = head_dim, head_dim
     if _integer(config, index, "kv_lora_rank"):
         nope, rope = _integer(config, index, "qk_nope_head_dim"), _integer(config, index, "qk_rope_head_dim")

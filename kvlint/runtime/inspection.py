@@ -171,7 +171,9 @@ def stored_rows(moment: Moment) -> list[Problem]:
         shape = _shape(layer)
         if wanted is not None and len(shape) == 4 and shape[2] != wanted:
             problems.append(
-                Problem(index, f"{wanted} rows after {moment.tokens} tokens", f"{shape[2]} in {shape_text(shape)}", "KV503")
+                Problem(
+                    index, f"{wanted} rows after {moment.tokens} tokens", f"{shape[2]} in {shape_text(shape)}", "KV503"
+                )
             )
         values = cache_layers.values_of(layer)
         if values is not None and tuple(values.shape[:-1]) != shape[:-1]:

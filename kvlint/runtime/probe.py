@@ -16,6 +16,7 @@ from typing import Any
 
 from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.environment import cache_keyword, load_torch, output_cache
+from kvlint.runtime.expectations import Kind, expectations
 from kvlint.runtime.models import Loaded, describe
 
 
@@ -86,6 +87,9 @@ class Runner:
         self.device = next(self.model.parameters()).device
         self.dtype = next(parameter.dtype for parameter in self.model.parameters() if parameter.is_floating_point())
         self._encoded: dict[int, Any] = {}
+        layers = expectations(self.config)
+        self.states_only = bool(layers) and all(layer.kind is Kind.LINEAR for layer in layers)
+        """No layer attends: padding matters while the prompt is read, and later masks are not passed (as in generate)."""
 
     def prompt(self, tokens: int, rows: int | None = None, seed: int = 0) -> Any:
         """Random ids ``(rows, tokens)`` that are no special tokens of small vocabularies; the same for the same seed."""
@@ -101,6 +105,7 @@ class Runner:
 
         length = length or self.plan.tokens + self.plan.chunk + 2
         kind = self.plan.cache
+        cache: Any
         if kind == "dynamic":
             return None
         if kind == "static":
@@ -136,7 +141,7 @@ class Runner:
             arguments["decoder_input_ids"] = ids
         else:
             arguments["input_ids"] = ids
-            if explicit and self.masked:
+            if explicit and self.masked and not (self.states_only and past):
                 arguments["attention_mask"] = mask
             if explicit and self.positions:
                 arguments["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
@@ -208,20 +213,19 @@ def recorded_updates(into: list[Update]) -> Iterator[None]:
     """Notes every ``Cache.update`` of the block; the cross-attention half of encoder-decoder caches is left out."""
     from transformers.cache_utils import Cache
 
-    original = Cache.update
+    owner: Any = Cache
+    original = owner.update
 
     def update(self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
         returned = original(self, key_states, value_states, layer_idx, *args, **kwargs)
-        into.append(
-            Update(layer_idx, tuple(key_states.shape), tuple(value_states.shape), tuple(returned[0].shape))
-        )
+        into.append(Update(layer_idx, tuple(key_states.shape), tuple(value_states.shape), tuple(returned[0].shape)))
         return returned
 
-    Cache.update = update
+    owner.update = update
     try:
         yield
     finally:
-        Cache.update = original
+        owner.update = original
 
 
 def take_step(runner: Runner, name: str, ids: Any, cache: Any | None) -> tuple[Step, Any | None]:
@@ -282,6 +286,8 @@ class Recording:
 def record(runner: Runner) -> Recording:
     """Runs *runner*'s plan. Raises NoCache or UnsupportedCache where the model keeps no cache that could be checked."""
     plan, torch = runner.plan, runner.torch
+    if runner.keyword is None:
+        raise NoCache("its forward takes no cache (it keeps a state or memory of its own format)")
     one_by_one = _one_by_one(runner)
     ids = runner.prompt(plan.prompt)
     step, cache = take_step(runner, "prompt", ids, runner.new_cache())

@@ -68,7 +68,14 @@ def print_model(console: Console, one: Verification) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    facts = [one.model_type, f"{one.parameters:,} parameters", one.device, one.dtype, one.attention, f"{one.cache} cache"]
+    facts = [
+        one.model_type,
+        f"{one.parameters:,} parameters",
+        one.device,
+        one.dtype,
+        one.attention,
+        f"{one.cache} cache",
+    ]
     console.print(f"[bold]{escape(one.model)}[/]  {escape(', '.join(fact for fact in facts if fact))}")
     if one.unsupported:
         console.print(f"[yellow]unsupported[/]: {escape(one.unsupported)}")

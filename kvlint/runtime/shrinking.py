@@ -53,15 +53,14 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"hidden_size|n_embd|d_model|embedding_dim|emb_dim|lru_width|word_embed_proj_dim|embed_dim", "hidden"),
     (r"decoder_hidden_size|encoder_hidden_size|cross_attention_hidden_size|dim_model_base", "hidden"),
     (r"embedding_size|input_embedding_size|output_embedding_size|hidden_size_per_layer_input", "hidden"),
-    (r"attention_hidden_size|ple_embed_dim|output_hidden_size|projection_dim|out_hidden_size", "hidden"),
+    (r"ple_embed_dim|output_hidden_size|projection_dim|out_hidden_size", "hidden"),
     (r"(.*_)?intermediate_size(_mlp|_mlp_only)?|ffn_dim|ffn_hidden_size|feed_forward_size", "hidden"),
     (r"dense_intermediate_size|dim_ff|dff|d_ff|d_inner|n_inner|(encoder|decoder)_ffn_dim|inner_dim", "hidden"),
     (r"(moe_|shared_)(expert_|experts_)?(shared_expert_)?(intermediate|hidden)_size", "hidden"),
     (r"num_attention_heads|n_heads?|num_heads|attention_heads|(encoder|decoder)_attention_heads", "query_heads"),
     (r"num_(encoder|decoder)_attention_heads|swa_num_attention_heads|num_query_heads", "query_heads"),
     (r"(.*_)?(num_key_value_heads|num_kv_heads|n_head_kv|kv_n_heads|num_query_groups)", "kv_heads"),
-    (r"(.*_)?head_dim|kv_channels|d_kv|dim_head|d_head|attention_head_size", "head_dim"),
-    (r"sliding_window(_size)?|attention_chunk_size|window_size|local_attention|attention_window_size", "window"),
+    (r"sliding_window(_size)?|attention_chunk_size|window_size|local_attention|attention_window(_size)?", "window"),
     (r"num_experts|num_local_experts|n_routed_experts|moe_num_experts|zero_expert_num", _FOUR),
     (r"num_experts_per_tok(en)?|moe_topk|moe_k|moe_top_k|num_selected_experts", _TWO),
     (r"n_group|topk_group|num_expert_group|n_shared_experts|num_shared_experts|moe_num_shared_experts", _ONE),
@@ -87,6 +86,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"router_hidden_size", "16"),
     (r"attn_layer_period|expert_layer_period", _TWO),
     (r"attn_layer_offset|expert_layer_offset", _ONE),
+    (r"(.*_)?head_dim|kv_channels|d_kv|dim_head|d_head|attention_head_size", "head_dim"),
     (r"image_size", "32"),
     (r"patch_size", _EIGHT),
     (r"num_mel_bins", "16"),
@@ -95,6 +95,7 @@ _COMPILED = tuple((re.compile(pattern), size) for pattern, size in _RULES)
 _LAYER_COUNT = re.compile(
     r"num_hidden_layers|n_layers?|num_layers|num_blocks|num_(encoder|decoder)_layers|(encoder|decoder)_layers|depth"
 )
+_LAYER_INDICES = re.compile(r".*(layer_ids|layer_indices|layer_idxs|attn_idxs|only_layers|attention_layers|moe_layers)")
 _SCALE = re.compile(r"initializer_range|init_std|embed_init_std|embedding_initializer_range")
 _INITIAL_SCALE = 0.12
 """Standard deviation of shrunk weights: near 1/sqrt(hidden), so that attention is far from uniform and a wrong key or
@@ -114,6 +115,8 @@ def shrink(config: Mapping[str, Any], sizes: Sizes, *, group_heads: bool = False
     for key, value in config.items():
         if total and isinstance(value, list) and len(value) == total:
             small[key] = [small[key][index] for index in chosen]
+        elif _LAYER_INDICES.fullmatch(key) and isinstance(value, list):
+            small[key] = [new for new, old in enumerate(chosen) if old in value]
         elif _LAYER_COUNT.fullmatch(key) and isinstance(value, int):
             small[key] = value if sizes.keep_layers else min(value, len(chosen) or 2)
         elif key == "per_layer_config" and isinstance(value, dict) and value:
@@ -204,6 +207,8 @@ def _value(key: str, value: Any, config: Mapping[str, Any], sizes: Sizes, group_
 def _number(key: str, value: Any, config: Mapping[str, Any], sizes: Sizes, group_heads: bool) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         return value
+    if key == "attention_hidden_size" and config.get("hidden_size"):
+        return sizes.hidden * max(1, value // int(config["hidden_size"]))
     name = key.removesuffix("_per_layer") if key != "vocab_size_per_layer_input" else key
     for pattern, size in _COMPILED:
         if not pattern.fullmatch(name):

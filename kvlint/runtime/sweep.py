@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from kvlint.runtime.checks.base import all_checks
 from kvlint.runtime.environment import load_torch, load_transformers, quiet
 from kvlint.runtime.models import ModelUnavailable
 from kvlint.runtime.result import Verification
@@ -43,9 +44,10 @@ def sweep(
     quiet()
     # A fork inherits the imported libraries (seconds a model saved); it must happen before CUDA or threads start.
     forked = base.source.device == "cpu" and "fork" in multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("fork" if forked else "spawn")
+    context: Any = multiprocessing.get_context("fork" if forked else "spawn")
     if forked:
         load_torch().set_num_threads(1)
+        all_checks()
     waiting = list(enumerate(names))[::-1]
     running: list[_Job] = []
     results: dict[int, Verification] = {}
@@ -88,7 +90,9 @@ def _collect(job: _Job, limit_seconds: float) -> Verification:
     job.receiver.close()
     if result is not None:
         return result
-    reason = f"took longer than {limit_seconds:.0f} s" if late else f"the process died (exit code {job.process.exitcode})"
+    reason = (
+        f"took longer than {limit_seconds:.0f} s" if late else f"the process died (exit code {job.process.exitcode})"
+    )
     empty = Verification(job.options.source.name, job.options.source.name, job.options.plan.cache, unsupported=reason)
     return replace(empty, seconds=limit_seconds if late else 0.0, transformers=_version("transformers"))
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+import kvlint
 
 pytest_plugins = ["pytester"]
 
@@ -81,7 +85,8 @@ def test_a_senseless_interval_is_refused(pytester: pytest.Pytester) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
-def test_loading_the_plugin_imports_nothing_heavy(pytester: pytest.Pytester) -> None:
+def test_loading_the_plugin_imports_nothing_heavy(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(kvlint.__file__).parent.parent))
     pytester.makepyfile("""
         import sys
         def test_light():

@@ -73,8 +73,11 @@ def cached_chunk(evidence: Evidence) -> Outcome:
     must get the logits they get in a forward over everything: here the mask has to be right, too."""
     if evidence.plan.cache == "quantized":
         return Outcome.not_applicable("a quantized cache is lossy by design")
-    if evidence.recording.chunk_error:
-        return Outcome.failed("no exception", evidence.recording.chunk_error)
+    error = evidence.recording.chunk_error
+    if error.startswith(("AssertionError", "NotImplementedError", "ValueError")):
+        return Outcome.not_applicable(f"the model refuses several tokens at once: {error}")
+    if error:
+        return Outcome.failed("no exception", error)
     chunk = [step for step in evidence.recording.steps if step.name == "chunk"]
     return _steps(evidence, chunk, "logits of several tokens with the cache as without")
 
@@ -133,16 +136,33 @@ def default_positions(evidence: Evidence) -> Outcome:
     _, cache = runner.advance(ids[:, :split], runner.new_cache(), explicit=False)
     logits, _ = runner.advance(ids[:, split : split + 1], cache, explicit=False)
     plain, _ = runner.forward(ids, None, use_cache=False, explicit=False)
-    return same_answer(
-        evidence, logits, plain[:, split : split + 1], "logits of a step without position_ids and mask"
-    )
+    return same_answer(evidence, logits, plain[:, split : split + 1], "logits of a step without position_ids and mask")
+
+
+@check("full-mask", needs=("cached-steps",))
+def full_mask(evidence: Evidence) -> Outcome:
+    """A mask over everything seen so far may be passed with every step, as attention models need it. Models with
+    states only must ignore it: multiplied onto a single token it feeds that token once for every column."""
+    runner, recording = evidence.runner, evidence.recording
+    if not runner.states_only or not runner.masked or recording.reference is None:
+        return Outcome.not_applicable("the mask was passed with every step")
+    ids, split = recording.ids, evidence.plan.prompt
+    _, cache = runner.advance(ids[:, :split], runner.new_cache())
+    for position in (split, split + 1):
+        token, mask = ids[:, position : position + 1], ids.new_ones((ids.shape[0], position + 1))
+        with runner.torch.no_grad():
+            output = runner.model(input_ids=token, attention_mask=mask, use_cache=True, **{str(runner.keyword): cache})
+    wanted = recording.reference[:, split + 1 : split + 2]
+    return same_answer(evidence, output.logits.float(), wanted, "logits of a step with a mask over everything seen")
 
 
 @check("generate", needs=("cached-steps",))
 def generate(evidence: Evidence) -> Outcome:
     """``generate`` must choose the same greedy tokens with use_cache=True and use_cache=False."""
     runner, plan = evidence.runner, evidence.plan
-    if not hasattr(runner.model, "generate") or not callable(getattr(runner.model, "prepare_inputs_for_generation", None)):
+    if not hasattr(runner.model, "generate") or not callable(
+        getattr(runner.model, "prepare_inputs_for_generation", None)
+    ):
         return Outcome.not_applicable("the model has no generate")
     if plan.cache == "quantized":
         return Outcome.not_applicable("a quantized cache is lossy by design")

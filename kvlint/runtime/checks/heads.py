@@ -2,8 +2,9 @@
 
 One kv head of one layer of a filled cache is changed, one token is fed, and what that layer's attention hands on is
 compared head by head with a run on the unchanged cache: exactly the query heads of its group may differ. That needs
-no knowledge of module names: the first module that receives a tensor of ``query heads * value dim`` numbers a token
-after the layer's ``Cache.update`` is the one behind the attention.
+no knowledge of module names: of the modules that run after the layer's ``Cache.update`` and receive a tensor of
+``query heads * value dim`` numbers a token, the first that receives anything else than before is the one behind the
+attention (a query projection that runs this late receives the same).
 """
 
 from __future__ import annotations
@@ -19,20 +20,23 @@ from kvlint.runtime.expectations import Kind
 from kvlint.runtime.inspection import Problem
 from kvlint.runtime.probe import Runner, clone
 
+_CANDIDATES = 4
+"""Tensors looked at after an update; the attention's output is among the first two in every known model."""
+
 
 @dataclass
 class _Capture:
-    """What the attention of *layer* handed on: ``(rows, query heads, value dim)``, once it has been seen."""
+    """What modules received after the update of *layer*, each ``(rows, query heads, value dim)``, in order."""
 
     layer: int
     rows: int
     heads: int
     width: int
     armed: bool = False
-    output: Any | None = field(default=None)
+    outputs: list[Any] = field(default_factory=list)
 
     def offer(self, arguments: tuple[Any, ...]) -> None:
-        if not self.armed or self.output is not None:
+        if not self.armed or len(self.outputs) >= _CANDIDATES:
             return
         tensor = next((one for one in arguments if hasattr(one, "shape")), None)
         if tensor is None or tensor.dim() < 2 or not tensor.is_floating_point():
@@ -41,14 +45,15 @@ class _Capture:
         if tensor.numel() == self.rows * self.heads * self.width and self.width in (
             tensor.shape[-1], tensor.shape[-1] // self.heads,
         ):  # fmt: skip
-            self.output = tensor.detach().reshape(self.rows, self.heads, self.width).clone()
+            self.outputs.append(tensor.detach().reshape(self.rows, self.heads, self.width).clone())
 
 
 @contextmanager
 def _capturing(runner: Runner, capture: _Capture) -> Iterator[None]:
     from transformers.cache_utils import Cache
 
-    original = Cache.update
+    owner: Any = Cache
+    original = owner.update
 
     def update(self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
         returned = original(self, key_states, value_states, layer_idx, *args, **kwargs)
@@ -59,20 +64,20 @@ def _capturing(runner: Runner, capture: _Capture) -> Iterator[None]:
         module.register_forward_pre_hook(lambda module, arguments: capture.offer(arguments))
         for module in runner.model.modules()
     ]
-    Cache.update = update
+    owner.update = update
     try:
         yield
     finally:
-        Cache.update = original
+        owner.update = original
         for hook in hooks:
             hook.remove()
 
 
-def _attention_output(runner: Runner, cache: Any, ids: Any, layer: int, heads: int, width: int) -> Any | None:
+def _received(runner: Runner, cache: Any, ids: Any, layer: int, heads: int, width: int) -> list[Any]:
     capture = _Capture(layer, int(ids.shape[0]), heads, width)
     with _capturing(runner, capture):
         runner.advance(ids, cache)
-    return capture.output
+    return capture.outputs
 
 
 def _disturb(layer: Any, head: int, torch: Any) -> None:
@@ -83,6 +88,13 @@ def _disturb(layer: Any, head: int, torch: Any) -> None:
         changed = tensor.clone()
         changed[:, head] += noise * max(1.0, float(tensor.abs().max()))
         tensor.copy_(changed) if cache_layers.is_static(layer) else setattr(layer, name, changed)
+
+
+def _changed_heads(plain: Any, moved: Any) -> set[int]:
+    """Heads of two ``(rows, heads, dim)`` tensors that differ by more than rounding."""
+    change = (moved - plain).abs().amax(dim=(0, 2))
+    limit = 1e-4 * max(1.0, float(plain.abs().max()))
+    return {head for head in range(int(plain.shape[1])) if float(change[head]) > limit}
 
 
 @check("head-map", needs=("runs", "old-rows", "kv-heads", "head-dim", "copy"))
@@ -98,9 +110,7 @@ def head_map(evidence: Evidence) -> Outcome:
     problems: list[Problem] = []
     judged: list[int] = []
     reason = "no layer holds keys by head"
-    for index, (layer, expected) in enumerate(
-        zip(cache_layers.self_layers(cache), evidence.expected, strict=False)
-    ):
+    for index, (layer, expected) in enumerate(zip(cache_layers.self_layers(cache), evidence.expected, strict=False)):
         keys, values = cache_layers.keys_of(layer), cache_layers.values_of(layer)
         if keys is None or values is None or expected.latent or expected.kind is Kind.OTHER:
             continue
@@ -112,15 +122,14 @@ def head_map(evidence: Evidence) -> Outcome:
             reason = "the configuration gives no number of query heads"
             continue
         width, head = int(values.shape[-1]), kv_heads - 1
-        plain = _attention_output(runner, clone(cache), step, index, queries, width)
+        before = _received(runner, clone(cache), step, index, queries, width)
         disturbed = clone(cache)
         _disturb(cache_layers.self_layers(disturbed)[index], head, runner.torch)
-        moved = _attention_output(runner, disturbed, step, index, queries, width)
-        if plain is None or moved is None:
+        after = _received(runner, disturbed, step, index, queries, width)
+        if not before or len(before) != len(after):
             reason = "no module receives the heads one by one after the attention"
             continue
-        change = (moved - plain).abs().amax(dim=(0, 2))
-        changed = {h for h in range(queries) if float(change[h]) > 1e-4 * max(1.0, float(plain.abs().max()))}
+        changed = next(filter(None, map(_changed_heads, before, after)), set())
         group = queries // kv_heads
         wanted = set(range(head * group, (head + 1) * group))
         judged.append(index)

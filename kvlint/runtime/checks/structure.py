@@ -214,7 +214,9 @@ def old_rows(evidence: Evidence) -> Outcome:
                 compared += 1
                 if not bool((old == new).all()):
                     changed = int((old != new).sum())
-                    problems.append(Problem(index, f"old {name} unchanged", f"{changed} numbers changed in {step.name}"))
+                    problems.append(
+                        Problem(index, f"old {name} unchanged", f"{changed} numbers changed in {step.name}")
+                    )
     if not compared:
         return Outcome.not_applicable("no layer keeps rows in plain tensors")
     return Outcome.problems(problems, f"{compared} tensors compared")
