@@ -37,7 +37,7 @@ class OffloadedKeyword(Check):
         fix = None
         if in_force <= since and use.keyword("offloading") is None:
             fix = Fix("Rename to `offloading`", Applicability.SAFE, (keyword_edit(facts, keyword, "offloading"),))
-        default = "all layers" if cls == STATIC_CACHE else "only the layers without a sliding window"
+        moved = "all layers but the sliding ones" if cls == STATIC_CACHE else "all layers"
         yield self.finding(
             facts,
             keyword,
@@ -48,6 +48,6 @@ class OffloadedKeyword(Check):
             releases=in_force,
             life=swallowed if silent else facts.timeline.all,
             category=Category.SILENT if silent else Category.BREAKS,
-            help=f"the argument is `offloading` (4.56 and newer); `offload_only_non_sliding` decides whether {default} are moved",
+            help=f"the argument is `offloading` (4.56 and newer); it moves {moved} unless `offload_only_non_sliding` says otherwise",
             fix=fix,
         )
