@@ -1,0 +1,180 @@
+"""From the facts about a region to the layouts in it: what the layout checks read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvlint.analysis import layout
+from kvlint.analysis.facts import Facts, Place
+from kvlint.analysis.layout import Axis, Tensor, settle
+from kvlint.analysis.layout_ops import LayoutOps
+from kvlint.analysis.layout_roles import BATCH, FEATURES, HEAD_DIM, SEQUENCE, Evidence, Roles, Strength, is_heads
+from kvlint.analysis.layout_values import Append, Attend, Cut, Expansion, LengthRead, Site
+from kvlint.analysis.values import CacheLayers, CacheObject, Certainty, StoredTensor, Value
+from kvlint.findings import Origin
+
+STATE_WORDS = re.compile(r"(?i)(?:^|[^a-z])(?:k|v|kvs?|keys?|values?)(?:[^a-z]|$)|past|cache|qkv|_proj\b|n_?groups")
+OPERATION_WORDS = re.compile(
+    r"\b(?:cat|concat|concatenate|hstack|vstack|stack|repeat|repeat_interleave|tile|expand|index_select|narrow|rearrange|einsum|"
+    r"scaled_dot_product_attention|flash_attn_func|memory_efficient_attention|update|shape|size|index_copy_|broadcast_to|transpose|view)\b"
+)
+
+
+@dataclass(slots=True)
+class Layouts:
+    """The places of one region and the roles of the axes that meet there."""
+
+    facts: Facts
+    walk: LayoutOps
+    roles: Roles
+
+    def sites(self, kind: type[Site]) -> Iterator[list[Site]]:
+        """The places of a kind; each with all contexts in which it was seen (those with known arguments, if any)."""
+        for seen in self.walk.sites.values():
+            chosen = [site for inlined, site in seen if inlined and isinstance(site, kind)]
+            plain = [site for inlined, site in seen if not inlined and isinstance(site, kind)]
+            if plain or chosen:
+                yield [*plain, *chosen]
+
+    def place(self, statement: ast.stmt) -> Place:
+        return Place(self.facts.target, frozenset(), statement, None, None)
+
+    def origin(self, evidence: Evidence | None) -> Origin | None:
+        """Where the evidence stands."""
+        if evidence is None or evidence.node is None or not hasattr(evidence.node, "lineno"):
+            return None
+        start, _ = self.facts.span(evidence.node)
+        return Origin(start, evidence.text)
+
+    def settled(self, tensor: Tensor) -> Tensor:
+        return settle(tensor, self.walk.book.ranks)
+
+    def axis(self, tensor: Tensor, index: int) -> Axis | None:
+        return layout.axis_at(self.settled(tensor), index)
+
+    def evidence(self, tensor: Tensor, index: int, least: Strength = Strength.CONSUMER) -> Evidence | None:
+        """What is known of one axis of a tensor."""
+        return self.roles.axis(self.axis(tensor, index), least)
+
+    def layout_text(self, tensor: Tensor) -> str:
+        """``[batch, heads, sequence, head dim]`` with a question mark where nothing is known."""
+        tensor = self.settled(tensor)
+        names = []
+        for axis in tensor.axes:
+            factors = [self.roles.role(factor.key, Strength.CONVENTION) or ("features" if factor.kind == "features" else "copies" if factor.kind == "copies" else "?") for factor in axis]
+            names.append(" x ".join(factors) if factors else "1")
+        front = "..., " if tensor.lead is not None else ""
+        return f"[{front}{', '.join(names)}{', ...' if tensor.open else ''}]"
+
+    def sequence_axis(self, tensor: Tensor) -> int | None:
+        """The index of the sequence axis (negative) of a tensor of four axes, where everything else is known."""
+        tensor = self.settled(tensor)
+        if tensor.rank is None:
+            return None
+        roles = [self.role_at(tensor, index) for index in range(tensor.rank)]
+        found = [index for index, role in enumerate(roles) if role == SEQUENCE]
+        if len(found) == 1:
+            return found[0] - tensor.rank
+        if found or tensor.rank != 4:
+            return None
+        open_axes = [index for index, role in enumerate(roles) if role is None]
+        if len(open_axes) == 1 and BATCH in roles:
+            return open_axes[0] - tensor.rank
+        if open_axes == [0, 2] or open_axes == [0, 1]:
+            return open_axes[1] - tensor.rank
+        return None
+
+    def role_at(self, tensor: Tensor, index: int) -> str | None:
+        found = self.evidence(tensor, index, Strength.CONVENTION)
+        return found.role if found is not None else None
+
+
+def layouts(facts: Facts) -> Layouts:
+    """The layouts of a region; worked out once, when the first check asks."""
+    known = facts.memo.get("layouts")
+    if not isinstance(known, Layouts):
+        known = interpret(facts)
+        facts.memo["layouts"] = known
+    return known
+
+
+def interpret(facts: Facts) -> Layouts:
+    """Runs the interpreter over the functions that handle keys and values."""
+    libraries = {use.bound: use.qualified for use in facts.imports if use.bound}
+    classes: dict[str, ast.ClassDef] = {}
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+    owners: dict[int, str] = {}
+    lines = facts.text.split("\n")
+    for use in facts.classes:
+        classes.setdefault(use.info.name, use.info.node)
+    for function in facts.functions:
+        info = function.info
+        if info.owner is not None:
+            owners[id(info.node)] = info.owner.name
+        if info.parent is not None and info.owner is None:
+            continue
+        text = "\n".join(lines[info.node.lineno - 1 : info.node.end_lineno])
+        if STATE_WORDS.search(text) and OPERATION_WORDS.search(text):
+            functions.append(info.node)
+    walk = LayoutOps([function.info.node for function in facts.functions], classes, owners, libraries, contracts(facts))
+    walk.reads = {}
+    walk.copy_names = {}
+    walk.copy_counts = {}
+    tree = facts.tree
+    if tree is not None:
+        top = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))]
+        text = "\n".join("\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in top)
+        walk.run(tree, functions, bool(STATE_WORDS.search(text) and OPERATION_WORDS.search(text)))
+    return Layouts(facts, walk, walk.book.resolve())
+
+
+def contracts(facts: Facts) -> dict[int, str]:
+    """Nodes whose value comes out of a transformers cache. A negative key tells what iterating over a node yields, or
+    that a call is ``update`` of such a cache."""
+    found: dict[int, str] = {}
+    for use in facts.attributes:
+        if use.action == "load" and use.name in ("keys", "values") and use.call is None and is_layer(use.value):
+            found[id(use.node)] = use.name
+    for sub in facts.subscripts:
+        part = subscript_part(sub.value, sub.index)
+        if part and sub.action == "load":
+            found[id(sub.node)] = part
+    for loop in facts.iterations:
+        if any(isinstance(atom, CacheObject) and trusted(atom) for atom in loop.value):
+            found[-id(loop.node)] = "pair"
+        else:
+            lists = [atom for atom in loop.value if isinstance(atom, CacheLayers) and trusted(atom.cache)]
+            if lists and lists[0].part != "layers":
+                found[-id(loop.node)] = lists[0].part
+    for call in facts.calls:
+        if isinstance(call.node.func, ast.Attribute) and call.node.func.attr == "update":
+            for atom in call.callee:
+                of = getattr(atom, "of", None)
+                if isinstance(of, CacheObject) and trusted(of) and len(call.node.args) >= 2:
+                    found[-id(call.node)] = "update"
+    return found
+
+
+def trusted(cache: CacheObject | None) -> bool:
+    return cache is not None and cache.certainty >= Certainty.CONTEXT and cache.local_class is None
+
+
+def is_layer(value: Value) -> bool:
+    return bool(value) and all(type(atom).__name__ == "CacheLayer" and trusted(atom.cache) for atom in value)  # type: ignore[attr-defined]
+
+
+def subscript_part(value: Value, index: Value) -> str:
+    """What a subscript of a cache's list or of a layer's pair gives."""
+    for atom in value:
+        if isinstance(atom, CacheLayers) and atom.part in ("keys", "values") and trusted(atom.cache):
+            return atom.part if len(value) == 1 else ""
+        if type(atom).__name__ == "LayerPair" and trusted(atom.cache) and len(value) == 1:  # type: ignore[attr-defined]
+            number = getattr(index[0], "value", None) if len(index) == 1 else None
+            return "keys" if number == 0 else "values" if number == 1 else ""
+    return ""
+
+
+__all__ = ["FEATURES", "HEAD_DIM", "Append", "Attend", "Cut", "Expansion", "LengthRead", "Layouts", "StoredTensor", "is_heads", "layouts"]
