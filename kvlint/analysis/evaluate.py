@@ -141,7 +141,8 @@ class Walk(Annotations):
             elif module in TRANSFORMERS_MODULES or self.in_transformers:
                 roots.add("transformers")
         self.uses_transformers = bool(roots & COMPANIONS)
-        self.foreign_engine = bool(roots & OTHER_ENGINES) and "transformers" not in roots
+        other_tensors = bool(roots & {"tensorflow", "jax", "flax"}) and "torch" not in roots
+        self.foreign_engine = other_tensors or (bool(roots & OTHER_ENGINES) and "transformers" not in roots)
 
     def _concerned(self, info: FunctionInfo, changed: set[tuple[str, Any]]) -> bool:
         if ("parameter", id(info.node)) in changed:
@@ -743,6 +744,8 @@ class Walk(Annotations):
     def is_hook(self, info: FunctionInfo) -> bool:
         """True for the methods that transformers itself calls with a cache object."""
         if info.owner is None or info.name not in HOOKS:
+            return False
+        if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):
             return False
         if info.name == "prepare_inputs_for_generation":
             return True
