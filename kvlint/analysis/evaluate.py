@@ -777,7 +777,10 @@ class Walk(Annotations):
             certainty = Certainty.CONTEXT
             origin = self.origin(arg, f"a parameter that is used as a cache (`{markers[arg.arg]}`)")
             return join((CacheObject(CACHE, certainty, "usage", origin=origin),), optional)
-        return join(self.conventional(arg.arg, arg), optional)
+        value = self.conventional(arg.arg, arg)
+        if info.owner is not None and not any(base.startswith("transformers.") for base in info.owner.foreign_bases()):
+            value = weakened(value)
+        return join(value, optional)
 
     def conventional(self, name: str, node: ast.AST) -> Value:
         """What a parameter of this name usually is."""
@@ -841,6 +844,12 @@ def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
     if not any(isinstance(atom, LocalClass) for atom in value):
         return False
     return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)
+
+
+def weakened(value: Value) -> Value:
+    """Caches that only their name speaks for: a method of a class of the project may well have a format of its own."""
+    caches = [replace(atom, certainty=Certainty.NAMED) for atom in value if isinstance(atom, CacheObject)]
+    return (Unknown(), *caches) if caches else value
 
 
 def is_type_checking(test: ast.expr) -> bool:
