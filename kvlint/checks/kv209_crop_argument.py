@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import AttributeUse, CallUse, Facts
-from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, CacheObject, NegativeNumber, Value, literal
+from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, STATIC_CACHE, CacheObject, NegativeNumber, Value, literal
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import describe, known_cache
@@ -86,13 +86,16 @@ class CropArgument(Check):
             yield from self._zero(facts, use, cache)
             return
         life = releases_of(facts.timeline, "crop-positive")
+        error = "ValueError"
+        if cache.cls == STATIC_CACHE:  # older releases have no `crop` for its layers at all: KV201
+            life, error = facts.timeline.matching(">=5.24"), "RuntimeError"
         wrong = in_force & life
         if wrong:
             yield self.finding(
                 facts,
                 use.call,
                 use.place,
-                f"`crop` of {describe(cache)} takes the number of tokens to remove, below zero; a positive one (the length to keep) raises ValueError {{when}}",
+                f"`crop` of {describe(cache)} takes the number of tokens to remove, below zero; a positive one (the length to keep) raises {error} {{when}}",
                 releases=wrong,
                 life=life,
                 help="write `cache.crop(-(cache.get_seq_length() - length))`, or `cache.crop(-n)` to remove n tokens",
@@ -101,7 +104,7 @@ class CropArgument(Check):
             )
             return
         life = releases_of(facts.timeline, "crop-positive-warns")
-        if in_force & life:
+        if in_force & life and cache.cls != STATIC_CACHE:
             yield self.finding(
                 facts,
                 use.call,
@@ -176,7 +179,10 @@ def crop_fix(facts: Facts, use: AttributeUse, cache: CacheObject, argument: Argu
     source = facts.source(node)
     prefix = f"{receiver}.get_seq_length() - "
     if source.replace(" ", "").startswith(prefix.replace(" ", "")) and isinstance(node, ast.BinOp):
-        text = f"{receiver}.crop(-{parenthesised(facts.source(node.right), node.right)})"
+        removed = facts.source(node.right)
+        if not isinstance(node.right, ast.Constant):
+            removed = parenthesised(removed, node.right)
+        text = f"{receiver}.crop(-{removed})"
     else:
         weak = isinstance(node, (ast.BinOp, ast.IfExp, ast.BoolOp, ast.Lambda, ast.NamedExpr, ast.Compare))
         kept = f"({source})" if weak else source
