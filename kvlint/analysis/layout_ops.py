@@ -32,10 +32,7 @@ from kvlint.analysis.layout_values import (
 from kvlint.analysis.layout_walk import CALL_DEPTH, Env, join, text_of
 
 SAME_SHAPE = frozenset(
-    "contiguous to float half bfloat16 double type type_as clone detach cuda cpu requires_grad_ masked_fill masked_fill_ dropout "
-    "softmax log_softmax relu gelu silu tanh sigmoid normalize astype div div_ mul mul_ add add_ sub clamp nan_to_num copy asarray "
-    "ascontiguousarray exp layer_norm rms_norm dropout_ int long checkpoint_name with_sharding_constraint quantize dequantize "
-    "zeros_like ones_like empty_like rand_like randn_like full_like stop_gradient array rms_norm_ apply_rope sqrt pin_memory view_as expand_as_".split()
+    ["contiguous", "to", "float", "half", "bfloat16", "double", "type", "type_as", "clone", "detach", "cuda", "cpu", "requires_grad_", "masked_fill", "masked_fill_", "dropout", "softmax", "log_softmax", "relu", "gelu", "silu", "tanh", "sigmoid", "normalize", "astype", "div", "div_", "mul", "mul_", "add", "add_", "sub", "clamp", "nan_to_num", "copy", "asarray", "ascontiguousarray", "exp", "layer_norm", "rms_norm", "dropout_", "int", "long", "checkpoint_name", "with_sharding_constraint", "quantize", "dequantize", "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like", "stop_gradient", "array", "rms_norm_", "apply_rope", "sqrt", "pin_memory", "view_as", "expand_as_"]
 )
 NAMESPACES = frozenset({"torch", "np", "numpy", "jnp", "mx", "F", "functional", "einops", "tnp", "nn", "jax", "mlx", "ops", "lax", "tf", "ms", "paddle"})
 CONCAT = frozenset({"cat", "concat", "concatenate"})
@@ -48,6 +45,8 @@ PROJECTION = re.compile(
 LINEAR = re.compile(r"Linear|Conv1D$|Dense|Projection")
 SAME_MODULE = re.compile(r"(?i)norm|dropout|rot|rope|identity|act_?fn|quant|^ln|_ln|scale|drop|Identity|sharding|checkpoint|constraint")
 ROTARY = re.compile(r"(?i)rot|rope|pos_emb|xpos|position_emb|alibi_scale|apply_pos")
+NEW_NAME = re.compile(r"(?i)new|cur|step|tok|next|now|latest|_t$|_i$|\d$|last|append|incoming|this|chunk|(?:^|_)one(?:_|$)")
+"""Names of what is added to keys or values under their own name (``k = cat([k, k_new])``)."""
 SDPA = frozenset({"scaled_dot_product_attention", "sdpa", "scaled_dot_product_attention_mlx"})
 FLASH = frozenset({"flash_attn_func", "memory_efficient_attention"})
 
@@ -59,7 +58,7 @@ class LayoutOps(LayoutEval):
         name = text_of(node.func)
         if isinstance(node.func, ast.Attribute) and not self.is_namespace(node.func.value, env):
             return self.method_call(node, name, env)
-        if isinstance(node.func, ast.Name) and node.func.id in env or (isinstance(node.func, ast.Name) and node.func.id in self.module_env):
+        if (isinstance(node.func, ast.Name) and node.func.id in env) or (isinstance(node.func, ast.Name) and node.func.id in self.module_env):
             return self.call_value(node, self.eval(node.func, env), name, env)
         if isinstance(node.func, ast.Name):
             dotted = self.libraries.get(node.func.id, node.func.id)
@@ -235,6 +234,15 @@ class LayoutOps(LayoutEval):
             return (self.fresh(node, name if tags_of(name) else ""),)
         if ROTARY.search(name):
             return self.rotary(node, arguments, name)
+        several = next((index for index, value in enumerate(arguments) if sum(isinstance(atom, Tensor) for atom in value) > 1), None)
+        if several is not None:
+            parts = []
+            for number, atom in enumerate(arguments[several]):
+                outer_context = self.context
+                self.context = f"{outer_context}#{number}"
+                parts.append(self.inline(node, function, [*arguments[:several], (atom,), *arguments[several + 1 :]], keywords, env))
+                self.context = outer_context
+            return join(*parts)
         self.budget -= 1
         outer = (self.context, self.depth, self.owner, self.target_text)
         self.context = f"{self.context}>{node.lineno}.{node.col_offset}"
@@ -361,7 +369,12 @@ class LayoutOps(LayoutEval):
         if len(value) == 1 and isinstance(value[0], Dims) and value[0].lead is None:
             return (Scalar((len(value[0].items), ())),)
         if len(value) == 1 and isinstance(value[0], Dims) and value[0].lead is not None:
-            rank = self.book.ranks.get(value[0].lead.key)
+            lead = value[0].lead
+            rank = self.book.ranks.get(lead.key)
+            if rank is None and len(value[0].items) == 2 and lead.key != "?":
+                self.book.set_rank(lead.key, lead.drop + 2)
+                self.convention(lead.key)
+                rank = lead.drop + 2
             if rank is not None:
                 return (Scalar((rank - value[0].lead.drop + len(value[0].items), ())),)
         return (self.fresh(node),)
@@ -853,7 +866,9 @@ class LayoutOps(LayoutEval):
         texts = [ast.unparse(item) for item in nodes] if len(nodes) == len(items) else ["" for _ in items]
         past = [index for index, found in enumerate(tensors) if all("past" in tensor.tags for tensor in found)]
         if not past and texts[0] and texts[0] == self.target_text:
-            past = [0]
+            rest = [tensor for found in tensors[1:] for tensor in found]
+            if texts[0].startswith("self.") or all(tensor.tags & {"key", "value", "kv"} and NEW_NAME.search(tensor.name) for tensor in rest):
+                past = [0]
         if not past and texts[-1] and texts[0].startswith("self.") and not texts[-1].startswith("self."):
             past = [0]
         if not past or len(past) == len(items):

@@ -71,11 +71,11 @@ NOT_A_STATE = re.compile(
     r"(?i)mask|len|num|idx|index|bias|scale|pos(?:_|ition|$)|pad|dim|size|heads?$|top_?k|cos|sin|time|loc|grad|loss|param|mel|conv|"
     r"ssm|token|ids?$|bucket|name|config|dtype|device|shape|weight|proj_dim|cls|spec|type|state_dict|_fn$|scores?"
 )
-KEY_NAME = re.compile(r"(?:^|_|\d)(?:k|key|keys|ks|kk)(?:_|\d|$)|^(?:w_?k|to_?k|K\d?)$")
-VALUE_NAME = re.compile(r"(?:^|_|\d)(?:v|val|value|values|vs|vv)(?:_|\d|$)|^(?:w_?v|to_?v|V\d?)$")
+KEY_NAME = re.compile(r"^kc$|(?:^|_|\d)(?:k|key|keys|ks|kk)(?:_|\d|$)|^(?:w_?k|to_?k|K\d?)$")
+VALUE_NAME = re.compile(r"^vc$|(?:^|_|\d)(?:v|val|value|values|vs|vv)(?:_|\d|$)|^(?:w_?v|to_?v|V\d?)$")
 BOTH_NAME = re.compile(r"(?:^|_)(?:kvs?|key_?values?)(?:_|\d|$)|kv_proj|to_kv|^wkv$|(?:^|_)kv_?cache")
 QUERY_NAME = re.compile(r"(?:^|_|\d)(?:q|query|queries|qs|qq)(?:_|\d|$)|^(?:w_?q|to_?q|Q\d?)$")
-PAST_NAME = re.compile(r"(?i)past|cache|prev|prefix|history|saved|stored|buffer|(?:^|_)old(?:_|$)|(?:^|_)mems?(?:_|$)")
+PAST_NAME = re.compile(r"(?i)past|cache|prev|prefix|history|saved|stored|buffer|(?:^|_)old(?:_|$)|(?:^|_)mems?(?:_|$)|^[kv]c$|^[kv]_?cache")
 FUSED_NAME = re.compile(r"(?i)qkv|query_key_value|c_attn|in_proj|wqkv|Wqkv|to_qkv|kqv")
 
 
