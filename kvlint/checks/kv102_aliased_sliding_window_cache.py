@@ -1,4 +1,4 @@
-"""``transformers.cache_utils.SlidingWindowCache`` from 5.5: another name of ``StaticCache``, without a word."""
+"""``transformers.cache_utils.SlidingWindowCache`` from 5.5.1: another name of ``StaticCache``, without a word."""
 
 from __future__ import annotations
 
