@@ -92,6 +92,28 @@ HOOK_REGISTRARS = ("register_forward_pre_hook", "register_forward_hook")
 VERSION_PACKAGES = ("importlib.metadata.version", "importlib_metadata.version", "pkg_resources.get_distribution")
 
 
+WINDOW_CONFIGS = ("MistralConfig", "MinistralConfig", "MixtralConfig", "Phi3Config", "Starcoder2Config")
+"""Configurations whose layers all have the window as soon as ``sliding_window`` is given."""
+
+
+def is_windowed(config: str, keywords: tuple[tuple[str, Value], ...]) -> bool:
+    """True where a configuration is built with layers that are not full attention, as its literals say."""
+    for name, value in keywords:
+        if name == "layer_types" and len(value) == 1 and isinstance(value[0], Items):
+            kinds = [literal(item) for item in value[0].items]
+            if any(isinstance(kind, str) and kind != "full_attention" for kind in kinds):
+                return True
+        if name == "sliding_window" and config in WINDOW_CONFIGS and isinstance(literal(value), int) and literal(value) > 0:
+            return True
+    return False
+
+
+def given_config(arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]) -> Config | None:
+    """The configuration that a model is built from."""
+    values = [*arguments[:1], *(value for name, value in keywords if name == "config")]
+    return next((atom for value in values for atom in of_type(value, Config)), None)
+
+
 class Calls(Expressions):
     """Evaluates calls."""
 
@@ -238,9 +260,15 @@ class Calls(Expressions):
         if method in ("from_pretrained", "from_config", "_from_config") and is_torch_model_class(owner):
             first = literal(arguments[0]) if arguments else None
             loaded = first if isinstance(first, str) else ""
-            return (Model(Certainty.PROVEN, name=loaded, cls=owner, origin=self.origin(node, "a model loaded here")),)
+            config = given_config(arguments, keywords)
+            origin = self.origin(node, "a model loaded here")
+            name = loaded or (config.name if config is not None else "")
+            windowed = config is not None and config.windowed
+            return (Model(Certainty.PROVEN, name=name, cls=owner, windowed=windowed, origin=origin),)
         if is_torch_model_class(name):
-            return (Model(Certainty.PROVEN, cls=name, origin=self.origin(node, "a model built here")),)
+            config = given_config(arguments, keywords)
+            windowed = config is not None and config.windowed
+            return (Model(Certainty.PROVEN, cls=name, windowed=windowed, origin=self.origin(node, "a model built here")),)
         if name in ("copy.deepcopy", "copy.copy") and arguments:
             return arguments[0]
         if name in BINDERS and arguments:
@@ -266,9 +294,9 @@ class Calls(Expressions):
             if owner.endswith("GenerationConfig"):
                 return (GenerationConfigValue(),)
             first = literal(arguments[0]) if arguments else None
-            return (Config(Certainty.PROVEN, first if isinstance(first, str) else ""),)
+            return (Config(Certainty.PROVEN, first if isinstance(first, str) else "", owner),)
         if name.startswith("transformers.") and name.endswith("Config"):
-            return (Config(Certainty.PROVEN),)
+            return (Config(Certainty.PROVEN, cls=name, windowed=is_windowed(method, keywords)),)
         if method == "cast" and name in ("typing.cast", "typing_extensions.cast") and len(arguments) == 2:
             annotated = self.annotation(node.args[0], flow)
             return annotated or arguments[1]

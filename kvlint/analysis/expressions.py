@@ -86,6 +86,10 @@ INTERESTING = (
 )
 
 
+UNBOUND_MODEL = re.compile(r"(?:^|_)(?:model|lm|llm)$")
+"""A name that the region never binds (a snippet goes on where another one ended) and that means a model."""
+
+
 def names_part(node: ast.expr, parent: ast.AST | None) -> bool:
     """True where the node is only the beginning of a longer name, or the callee of a call (recorded there)."""
     return isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
@@ -145,6 +149,8 @@ class Expressions(Recorder):
         if value is None:
             if self.star_import and name[:1].isupper() and self.timeline.knows(f"transformers.{name}"):
                 return (Symbol(f"transformers.{name}"),)
+            if UNBOUND_MODEL.search(name) and not self.foreign_engine:
+                return (Model(Certainty.NAMED),)
             return UNKNOWN
         return value
 
@@ -289,7 +295,7 @@ class Expressions(Recorder):
 
     def _attribute_model(self, atom: Model, name: str, node: ast.expr) -> Value:
         if name == "config":
-            return (Config(atom.certainty, atom.name),)
+            return (Config(atom.certainty, atom.name, atom.cls, atom.windowed),)
         if name == "generation_config":
             return (GenerationConfigValue(),)
         if atom.role == "model":

@@ -153,6 +153,8 @@ class Model(Atom):
     name: str = ""
     """The hub id or path it was loaded from, when literal."""
     cls: str = ""
+    windowed: bool = False
+    """Built from such a configuration (see ``Config.windowed``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,9 @@ class Config(Atom):
 
     certainty: Certainty = Certainty.CONTEXT
     name: str = ""
+    cls: str = ""
+    windowed: bool = False
+    """Built here with a sliding window, or with layer types that are not all full attention."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""A tuple or list of keys and values given to a model as its cache, or returned by one as its cache."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.values import LegacyCache
+from kvlint.behaviour import releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.call_targets import Argument, Target, arguments_of, target_of
+from kvlint.checks.legacy_values import describe_legacy, is_legacy, is_pairs
+from kvlint.checks.library_calls import OTHER_FRAMEWORKS
+from kvlint.findings import Applicability, Edit, Finding, Fix
+from kvlint.rewriting import has_comment
+
+KEYWORDS = ("past_key_values", "cache", "past_key_value")
+NEEDS = "4.56"
+PROMISED = ("annotation", "isinstance")
+
+
+class LegacyTupleCache(Check):
+    """Reports tuples where a cache object is needed."""
+
+    triggers = ("past_key_value", "cache=", "cache =", '"cache"', "'cache'")
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for use in facts.calls:
+            for item in arguments_of(use):
+                if item.name not in KEYWORDS or not is_built(use, item):
+                    continue
+                target = target_of(facts, use)
+                if target is None or target.role == "mask" or (target.role == "output" and not in_model(facts, use)):
+                    continue
+                yield from self._found(facts, use, item, target)
+
+    def _found(self, facts: Facts, use: CallUse, item: Argument, target: Target) -> Iterator[Finding]:
+        life = releases_of(facts.timeline, "legacy-tuple-refused")
+        wrong = life & use.place.releases
+        error = "ValueError" if target.role == "generate" else "AttributeError"
+        if not wrong or use.place.caught & {error, "Exception"}:
+            return
+        what = describe_legacy(item.value)
+        if target.role == "output":
+            message = f"{what} is returned as the cache: the next step raises {error} {{when}}, it needs a cache object"
+        else:
+            message = f"{target.shown} gets {what} as its cache: {error} {{when}}"
+        yield self.finding(
+            facts,
+            item.keyword,
+            use.place,
+            message,
+            releases=wrong,
+            life=life,
+            help="`DynamicCache(pairs)` takes one (keys, values) pair for each layer (4.56 and newer); encoder-decoder "
+            "models need `EncoderDecoderCache(DynamicCache(self_pairs), DynamicCache(cross_pairs))`",
+            fix=wrap(facts, use, item, target),
+        )
+
+
+def is_built(use: CallUse, item: Argument) -> bool:
+    """True for a tuple or list that the code makes; what an annotation or a test merely promises may be None as well."""
+    if not is_legacy(item.value) or any(isinstance(atom, LegacyCache) and atom.built in PROMISED for atom in item.value):
+        return False
+    node = item.keyword.value
+    if isinstance(node, ast.Name) and use.place.function is not None:
+        parameter = use.place.function.parameter(node.id)
+        return parameter is None or parameter.annotation is None
+    return True
+
+
+def in_model(facts: Facts, use: CallUse) -> bool:
+    """True inside a PyTorch model class of transformers, where the output goes back to ``generate``."""
+    owner = use.place.owner
+    if owner is None or owner.name.startswith(OTHER_FRAMEWORKS):
+        return False
+    return any(base.startswith("transformers.") for base in owner.foreign_bases())
+
+
+def wrap(facts: Facts, use: CallUse, item: Argument, target: Target) -> Fix | None:
+    """``DynamicCache(pairs)`` in the place of pairs, where the class is imported and the pairs are known to be such."""
+    if not item.written or target.role == "output" or facts.kind == "docstring" or not is_pairs(item.value):
+        return None
+    bound = next((other.bound for other in facts.imports if other.qualified.rpartition(".")[2] == "DynamicCache"), "")
+    start, end = facts.span(item.keyword.value)
+    if not bound or has_comment(facts.text[start:end]) or not use.place.releases <= facts.timeline.compare(">=", NEEDS):
+        return None
+    edits = (Edit(start, start, f"{bound}("), Edit(end, end, ")"))
+    return Fix(f"Make a `{bound}` of it", Applicability.UNSAFE, edits)

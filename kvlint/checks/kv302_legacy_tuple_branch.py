@@ -1,0 +1,100 @@
+"""``isinstance(past_key_values, tuple)`` where the library hands over a cache object: the branch is never taken."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts, TestUse
+from kvlint.analysis.recorder import path_of
+from kvlint.analysis.values import CacheObject, Certainty, NoneValue, Value
+from kvlint.behaviour import releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.receivers import describe
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.rewriting import has_comment, parenthesised
+
+CONVERSIONS = ("Cache", "from_legacy_cache")
+
+
+class LegacyTupleBranch(Check):
+    """Reports tests for a tuple that a cache object never passes; silent where only that branch looks at the past."""
+
+    triggers = ("isinstance",)
+    category = Category.SILENT
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        life = releases_of(facts.timeline, "library-passes-cache-objects")
+        for use in facts.tests:
+            if use.kind != "is-tuple" or not isinstance(use.owner_node, (ast.If, ast.IfExp)):
+                continue
+            cache = proven(use.value)
+            wrong = life & use.place.releases
+            if cache is None or not wrong or use.owner_node.test is not use.node or not wrong == use.place.releases:
+                continue
+            lost = is_lost(use)
+            name = facts.source(use.subject)
+            message = f"`{name}` is {describe(cache)}, never a tuple, {{when}}: "
+            if lost:
+                message += "the branch that reads it is not taken, as if there were no past"
+            else:
+                message += "this branch is dead"
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                message,
+                releases=wrong,
+                life=life,
+                help=f"ask the cache: `{name}.get_seq_length()`" if lost else "keep the other branch only",
+                category=Category.SILENT if lost else Category.DEPRECATED,
+                origin=cache.origin,
+                fix=None if lost else keep_other(facts, use),
+            )
+
+
+def proven(value: Value) -> CacheObject | None:
+    """The cache, where the value is one (or None) beyond doubt."""
+    found: CacheObject | None = None
+    for atom in value:
+        if isinstance(atom, NoneValue):
+            continue
+        if not isinstance(atom, CacheObject) or atom.certainty < Certainty.PROVEN or atom.source == "annotation":
+            return None
+        found = atom
+    return found
+
+
+def is_lost(use: TestUse) -> bool:
+    """True where the other way ignores the past: a constant, or nothing at all while the branch computes something."""
+    owner, path = use.owner_node, path_of(use.subject)
+    if isinstance(owner, ast.IfExp):
+        return isinstance(owner.orelse, ast.Constant) and mentions(owner.body, path)
+    if not isinstance(owner, ast.If) or owner.orelse:
+        return False
+    body = ast.Module(owner.body, [])
+    if any(isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break)) for node in ast.walk(body)):
+        return False
+    if any(word in ast.dump(node.func) for node in ast.walk(body) if isinstance(node, ast.Call) for word in CONVERSIONS):
+        return False
+    assigned = [target for node in owner.body if isinstance(node, ast.Assign) for target in node.targets]
+    reads = any(isinstance(node, ast.Subscript) and path_of(node).startswith(path + "[") for node in ast.walk(body))
+    return reads and bool(assigned) and not any(path_of(target) == path for target in assigned)
+
+
+def mentions(node: ast.AST, path: str) -> bool:
+    return any(path_of(other) == path for other in ast.walk(node))
+
+
+def keep_other(facts: Facts, use: TestUse) -> Fix | None:
+    """``a if isinstance(x, tuple) else b`` becomes ``b``."""
+    owner = use.owner_node
+    if not isinstance(owner, ast.IfExp) or facts.kind == "docstring":
+        return None
+    start, end = facts.span(owner)
+    if has_comment(facts.text[start:end]):
+        return None
+    text = facts.source(owner.orelse)
+    if isinstance(owner.orelse, (ast.IfExp, ast.Lambda, ast.BoolOp, ast.Compare, ast.BinOp)):
+        text = parenthesised(text, owner.orelse)
+    return Fix("Keep the branch that is taken", Applicability.UNSAFE, (Edit(start, end, text),))

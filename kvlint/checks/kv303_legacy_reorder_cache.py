@@ -1,0 +1,86 @@
+"""``_reorder_cache`` that builds tuples: beam search still prefers it, and needs a cache object back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts, FunctionUse
+from kvlint.analysis.library import is_torch_model_class
+from kvlint.behaviour import releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.legacy_values import is_legacy
+from kvlint.checks.library_calls import OTHER_FRAMEWORKS
+from kvlint.findings import Applicability, Edit, Finding, Fix
+
+NAME = "_reorder_cache"
+
+
+class LegacyReorderCache(Check):
+    """Reports ``_reorder_cache`` methods that return tuples."""
+
+    triggers = (NAME,)
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        life = releases_of(facts.timeline, "reorder-cache-needs-cache")
+        for use in facts.functions:
+            owner = use.info.owner
+            if owner is None or use.info.name != NAME or owner.name.startswith(OTHER_FRAMEWORKS):
+                continue
+            bases = owner.foreign_bases()
+            if not any(is_torch_model_class(base) for base in bases):
+                continue
+            returned = [item.value for item in facts.returns if item.place.function is use.info]
+            wrong = life & use.place.releases
+            if not wrong or not returned or not all(is_legacy(value) for value in returned):
+                continue
+            start, end = name_span(facts, use.info.node)
+            yield self.finding(
+                facts,
+                use.info.node,
+                use.place,
+                f"`{owner.name}.{NAME}` returns a tuple: beam search calls it and needs a cache object: AttributeError {{when}}",
+                releases=wrong,
+                life=life,
+                help="delete the method: beam search calls `cache.reorder_cache(beam_idx)`",
+                fix=delete(facts, use) if use.place.releases <= life else None,
+                span=(start, end),
+            )
+
+
+def name_span(facts: Facts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
+    """Where the name stands in the ``def`` line."""
+    start, _ = facts.span(node)
+    found = facts.text.index(node.name, start)
+    return found, found + len(node.name)
+
+
+def delete(facts: Facts, use: FunctionUse) -> Fix | None:
+    """Deletes the method with the blank lines around it; None where something refers to it or a comment would go."""
+    node = use.info.node
+    owner = use.info.owner
+    assert owner is not None and facts.tree is not None
+    if facts.kind == "docstring" or any(
+        isinstance(other, ast.Attribute) and other.attr == NAME for other in ast.walk(facts.tree)
+    ):
+        return None
+    first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
+    start = facts.index.line_start(first)
+    end = facts.index.line_end(node.end_lineno or node.lineno)
+    if "#" in facts.text[start:end] or facts.text[start : facts.span(node)[0]].strip(" \t@").startswith("class "):
+        return None
+    body = owner.node.body
+    if len(body) == 1:
+        indent = facts.text[start : len(facts.text)]
+        width = len(indent) - len(indent.lstrip(" \t"))
+        return Fix(f"Delete `{NAME}`", Applicability.UNSAFE, (Edit(start + width, end, "pass"),))
+    if body.index(node) == len(body) - 1:
+        previous = body[-2]
+        start = facts.index.line_end(previous.end_lineno or previous.lineno)
+        return Fix(f"Delete `{NAME}`", Applicability.UNSAFE, (Edit(start, end, ""),))
+    following = body[body.index(node) + 1]
+    line = min([following.lineno, *(item.lineno for item in getattr(following, "decorator_list", ()))])
+    between = facts.text[end : facts.index.line_start(line)]
+    if "#" in between:
+        return Fix(f"Delete `{NAME}`", Applicability.UNSAFE, (Edit(start, min(end + 1, len(facts.text)), ""),))
+    return Fix(f"Delete `{NAME}`", Applicability.UNSAFE, (Edit(start, facts.index.line_start(line), ""),))

@@ -1,0 +1,107 @@
+"""``past_key_value=`` (and other keywords of other releases): swallowed by ``**kwargs``, or refused by ``generate``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.values import Certainty, cache_of
+from kvlint.behaviour import releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.call_targets import Argument, Target, arguments_of, is_none, target_of
+from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.releases import NO_RELEASE, ReleaseSet
+from kvlint.rewriting import keyword_edit
+
+KEYWORDS = ("past_key_value", "past_key_values", "cache")
+
+
+class SingularCacheKeyword(Check):
+    """Reports a cache passed under a keyword that the callee does not have on a release in force."""
+
+    triggers = ("past_key_value", "cache=", "cache =", '"cache"', "'cache'")
+    category = Category.SILENT
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for use in facts.calls:
+            for item in arguments_of(use):
+                if item.name not in KEYWORDS or is_none(item.value):
+                    continue
+                target = target_of(facts, use)
+                if target is None or target.role not in ("model", "layer", "attention", "generate"):
+                    continue
+                if item.name == "cache" and cache_of(item.value, Certainty.CONTEXT) is None:
+                    continue
+                life = wrong_releases(facts, target.role, item.name)
+                wrong = life & use.place.releases
+                raising = raising_releases(facts, target.role, item.name)
+                raises = wrong <= raising
+                if not wrong or (raises and use.place.caught & {"TypeError", "ValueError", "Exception"}):
+                    continue
+                yield self.finding(
+                    facts,
+                    item.keyword,
+                    use.place,
+                    message(target, item.name, raises),
+                    releases=wrong,
+                    life=life & raising if raises else life - raising,
+                    help=f"the keyword is {keywords_text(facts, target.role, use.place.releases)}",
+                    category=Category.BREAKS if raises else Category.SILENT,
+                    fix=rename(facts, use, item, target),
+                )
+
+
+def wrong_releases(facts: Facts, role: str, keyword: str) -> ReleaseSet:
+    """Releases on which the library does not take the keyword, nor translates it."""
+    every = facts.timeline.all
+    kind = "model" if role == "generate" else role
+    known = facts.timeline.keyword_of_kind(kind, keyword)
+    renamed = facts.timeline.keyword_of_kind("model", "cache")
+    if keyword == "past_key_value" and role in ("layer", "attention"):
+        return releases_of(facts.timeline, "singular-keyword-swallowed")
+    if keyword == "past_key_values":
+        return every - known - renamed
+    return every - known
+
+
+def raising_releases(facts: Facts, role: str, keyword: str) -> ReleaseSet:
+    """Releases on which the wrong keyword is noticed."""
+    if role == "generate":
+        return facts.timeline.all
+    if role == "model" and keyword == "past_key_value":
+        return releases_of(facts.timeline, "singular-keyword-raises")
+    return NO_RELEASE
+
+
+def message(target: Target, keyword: str, raises: bool) -> str:
+    if target.role == "generate":
+        return f"`generate` refuses `{keyword}=`: ValueError {{when}}"
+    if raises:
+        return f"{target.shown} does not take `{keyword}=`: TypeError {{when}}"
+    return f"{target.shown} swallows `{keyword}=` {{when}}: the cache is neither read nor written, and nothing says so"
+
+
+def keywords_text(facts: Facts, role: str, releases: ReleaseSet) -> str:
+    kind = "model" if role == "generate" else role
+    parts = []
+    for keyword in ("past_key_value", "past_key_values", "cache"):
+        known = facts.timeline.keyword_of_kind(kind, keyword) & releases
+        if known:
+            parts.append(f"`{keyword}=` {facts.timeline.describe(known, facts.timeline.all)}")
+    return " and ".join(parts)
+
+
+def rename(facts: Facts, use: CallUse, item: Argument, target: Target) -> Fix | None:
+    """Renames the keyword to one that every release in force takes or translates."""
+    new = right_keyword(facts, target.role, use.place.releases)
+    others = {other.arg for other in use.node.keywords}
+    if not new or not item.written or new in others or None in others or facts.kind == "docstring":
+        return None
+    return Fix(f"Pass it as `{new}`", Applicability.SAFE, (keyword_edit(facts, item.keyword, new),))
+
+
+def right_keyword(facts: Facts, role: str, releases: ReleaseSet) -> str:
+    for keyword in ("cache", "past_key_values", "past_key_value"):
+        if not releases & wrong_releases(facts, role, keyword):
+            return keyword
+    return ""
