@@ -242,7 +242,11 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
         environment=request.python,
     )
     outcome = run(found.files, options, stdin)
-    faults = [fault for result in outcome.results for fault in result.faults]
+    faults: list[str] = []
+    if internal := [fault for result in outcome.results for fault in result.faults]:
+        from kvlint.lint import worded_faults
+
+        faults += worded_faults(internal)
     faults += [f"{problem.path}: {problem.message}" for problem in found.problems]
     if not request.diff:
         faults += write_fixed(outcome, stdin, request)

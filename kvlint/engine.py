@@ -227,14 +227,14 @@ def lint_all(jobs: Sequence[Job], sizes: Sequence[int], digests: Sequence[str], 
 
 
 def cache_of(job: Job, options: Options, stores: dict[str, Cache]) -> Cache | None:
-    """The cache of the job's project; none for what was read from standard input."""
+    """The cache of the job's project (outside of any: of the current folder); none for standard input."""
     if not options.use_cache or job.data is not None:
         return None
     from kvlint.cache import Cache
     from kvlint.lint import the_timeline
 
     folder = os.path.dirname(job.path)
-    project = project_root(folder) or folder
+    project = project_root(folder) or options.cwd
     if project not in stores:
         stores[project] = Cache.open(options.cache_folder, project, the_timeline().fingerprint)
     return stores[project]
@@ -344,7 +344,7 @@ def execute_one_by_one(jobs: Sequence[Job], order: Sequence[int], context: BaseC
     """Lints in one worker process, replaced when a file has killed it; that file gets an error."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from kvlint.lint import Result
+    from kvlint.lint import Fault, Result
 
     waiting = list(order)
     while waiting:
@@ -355,8 +355,8 @@ def execute_one_by_one(jobs: Sequence[Job], order: Sequence[int], context: BaseC
                     yield index, pool.submit(work, jobs[index]).result()
                 except BrokenProcessPool:
                     shown = jobs[index].shown
-                    message = f"internal error on {shown}: the process that linted it died (out of memory?)"
-                    yield index, Result(shown, jobs[index].path, (), faults=(message,))
+                    fault = Fault("a worker", shown, "the process died (out of memory?)")
+                    yield index, Result(shown, jobs[index].path, (), faults=(fault,))
                     break
 
 

@@ -60,11 +60,36 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """An internal error: in which part, on which file, and what happened."""
+
+    part: str
+    shown: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"internal error in {self.part} on {self.shown}: {self.detail}; please report it"
+
+
+def worded_faults(faults: Iterable[Fault]) -> list[str]:
+    """One line for each kind of internal error, however many files it befell."""
+    kinds: dict[tuple[str, str], list[Fault]] = {}
+    for fault in faults:
+        kinds.setdefault((fault.part, fault.detail), []).append(fault)
+    lines = []
+    for alike in kinds.values():
+        more = len({fault.shown for fault in alike}) - 1
+        also = f" (and {more:,} other file{'' if more == 1 else 's'})" if more else ""
+        lines.append(str(Fault(alike[0].part, alike[0].shown + also, alike[0].detail)))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """What came of one file.
 
     *original* and *fixed* are the bytes before and after, *fixed* None where nothing was changed; *applied* counts the
-    findings resolved by fixes, by code. *notices* are remarks, *faults* internal errors: both are one line each.
+    findings resolved by fixes, by code. *notices* are remarks of one line each.
     *digest* is that of the bytes that were linted, *dependencies* the other files that decided something.
     """
 
@@ -75,7 +100,7 @@ class Result:
     fixed: bytes | None = None
     applied: tuple[tuple[str, int], ...] = ()
     notices: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
     digest: str = ""
     dependencies: tuple[str, ...] = ()
 
@@ -95,7 +120,7 @@ class Look:
 
     source: Source
     regions: tuple[RegionLook, ...]
-    faults: tuple[str, ...]
+    faults: tuple[Fault, ...]
     dependencies: tuple[str, ...]
 
 
@@ -104,7 +129,7 @@ class Found:
     """What the checks found in a region; not *complete* where something kept them from looking at all of it."""
 
     findings: Sequence[Finding] = ()
-    faults: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
     dependencies: tuple[str, ...] = ()
     complete: bool = True
 
@@ -166,7 +191,7 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
     listen = job.use_suppressions and suppression.mentions(data)
     file_wide = [suppression.file_wide_comments(region.text) if listen else () for region in source.regions]
     regions: list[RegionLook] = []
-    faults: list[str] = []
+    faults: list[Fault] = []
     dependencies: set[str] = set()
     for index, region in enumerate(source.regions):
         found = find(job, path, region, timeline) if job.triggered else Found()
@@ -198,18 +223,18 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline) -> Found:
         )
         return Found((finding,) if SYNTAX_ERROR[0] in job.codes else (), complete=False)
     except Exception as problem:
-        return Found((), (fault("the analysis", job.shown, problem),), complete=False)
+        return Found((), (fault_of("the analysis", job.shown, problem),), complete=False)
     dependencies = tuple(str(dependency) for dependency in facts.dependencies)
     try:
         return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
     except Exception:
         findings: list[Finding] = []
-        faults: list[str] = []
+        faults: list[Fault] = []
         for code in sorted(job.triggered):
             try:
                 findings += checks.findings(facts, frozenset({code}), job.with_fixes)
             except Exception as problem:
-                faults.append(fault(code, job.shown, problem))
+                faults.append(fault_of(code, job.shown, problem))
         return Found(findings, tuple(faults), dependencies, complete=False)
 
 
@@ -396,11 +421,11 @@ def too_much(problem: BaseException) -> str:
     return "not checked: nested more deeply than the parser of Python allows, or too big for the memory there is"
 
 
-def fault(what: str, shown: str, problem: Exception) -> str:
-    """One line on an internal error: in which check, on which file, where."""
+def fault_of(part: str, shown: str, problem: Exception) -> Fault:
+    """What an exception that should not have happened says, and where it was raised."""
     place = problem.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
     where = f" ({Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno})" if place is not None else ""
     words = " ".join(str(problem).split())[:200]
-    return f"internal error in {what} on {shown}: {type(problem).__name__}: {words}{where}; please report it"
+    return Fault(part, shown, f"{type(problem).__name__}: {words}{where}")

@@ -190,11 +190,12 @@ def test_a_fault_in_a_check_names_check_and_file_and_the_rest_goes_on(monkeypatc
         raise KeyError("oops\nnext line")
 
     monkeypatch.setattr(type(broken), "findings", fail)
-    write("a.py", STALE + "from transformers import SinkCache\n")
+    for name in ("a.py", "b.py"):
+        write(name, STALE + "from transformers import SinkCache\n")
     run = kvlint("--no-cache")
     assert run.code == 2
     assert "KV204" in run.out
-    assert run.err.startswith("kvlint: error: internal error in KV101 on a.py: KeyError: ")
+    assert run.err.startswith("kvlint: error: internal error in KV101 on a.py (and 1 other file): KeyError: ")
     assert run.err.count("\n") == 1
 
 

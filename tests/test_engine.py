@@ -14,7 +14,7 @@ from kvlint.config import Overrides, Resolver
 from kvlint.discovery import discover
 from kvlint.engine import Options, Run
 from kvlint.fixing import allowed_applicabilities
-from kvlint.lint import Job, Result
+from kvlint.lint import Fault, Job, Result
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
 
@@ -110,7 +110,9 @@ def test_a_worker_that_dies_costs_its_file_only(monkeypatch: pytest.MonkeyPatch)
     outcome = run(jobs=2, use_cache=False)
     assert found(outcome) == [("a.py", 4, "KV204"), ("c.py", 4, "KV204")]
     faults = [fault for result in outcome.results for fault in result.faults]
-    assert faults == ["internal error on b.py: the process that linted it died (out of memory?)"]
+    assert [str(fault) for fault in faults] == [
+        "internal error in a worker on b.py: the process died (out of memory?); please report it"
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -251,7 +253,7 @@ def test_faults_and_notices_are_not_stored(tmp_path: Path) -> None:
     cache = Cache(str(tmp_path / "c.json"), "x")
     job = Job("/a.py", "a.py", frozenset(), frozenset(), engine_target())
     for result in (
-        Result("a.py", "/a.py", (), digest="d", faults=("oops",)),
+        Result("a.py", "/a.py", (), digest="d", faults=(Fault("KV101", "a.py", "oops"),)),
         Result("a.py", "/a.py", (), digest="d", notices=("hm",)),
         Result("a.py", "/a.py", (), digest="d", fixed=b""),
         Result("a.py", "/a.py", (), digest=""),
