@@ -1,0 +1,276 @@
+"""``dict(out)["past_key_values"]``, ``k != "past_key_values"`` over ``out.items()``, ``keys_to_ignore_at_inference``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvlint.analysis.facts import CallUse, Facts, Place
+from kvlint.analysis.values import (
+    Certainty,
+    Member,
+    ModelKwargs,
+    ModelOutput,
+    OutputDict,
+    Value,
+    literal,
+    of_type,
+)
+from kvlint.checks.base import Check
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.releases import NO_RELEASE, ReleaseSet
+
+OLD_KEYS = ("past_key_values", "cache_params")
+NEW_KEY = "cache"
+EVALUATION_METHODS = frozenset({"predict", "evaluate", "prediction_step", "evaluation_loop", "prediction_loop"})
+IGNORED_KEYS = "keys_to_ignore_at_inference"
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A key written as a string, in a place where a missing key *raises* or goes unnoticed."""
+
+    node: ast.expr
+    key: str
+    place: Place
+    raises: bool
+    says: str
+
+
+class RenamedCacheOutputKey(Check):
+    """Reports keys of model outputs that are spelled as on another release where nothing translates them."""
+
+    triggers = OLD_KEYS
+    category = Category.SILENT
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for mention in (*subscripts(facts), *lookups(facts), *comparisons(facts), *loops(facts)):
+            life = stale(facts, mention.key)
+            wrong = life & mention.place.releases
+            if not wrong or (mention.raises and mention.place.caught & {"KeyError", "Exception", "LookupError"}):
+                continue
+            yield self.finding(
+                facts,
+                mention.node,
+                mention.place,
+                f'{mention.says} has no key "{mention.key}" {{when}}'
+                + (": KeyError" if mention.raises else ", and nothing says so"),
+                releases=wrong,
+                life=life,
+                help=f'the key is "{NEW_KEY}" from 5.24.0; attribute access and a subscript of the output itself are translated',
+                category=Category.BREAKS if mention.raises else Category.SILENT,
+                fix=replace_key(facts, mention),
+            )
+        for node, items, place, where in ignored(facts):
+            life = facts.timeline.keyword_of_kind("model", NEW_KEY)
+            wrong = life & place.releases
+            if wrong:
+                yield self.finding(
+                    facts,
+                    node,
+                    place,
+                    f'{where} names "{items[0].value!s}", which no output has {{when}}: the cache is kept',
+                    releases=wrong,
+                    life=life,
+                    help=f'name "{NEW_KEY}" as well',
+                    fix=replace_ignored(facts, items, place.releases <= life),
+                )
+
+
+def stale(facts: Facts, key: str) -> ReleaseSet:
+    """Releases on which outputs store their cache under another key."""
+    renamed = facts.timeline.keyword_of_kind("model", NEW_KEY)
+    return renamed if key in OLD_KEYS else NO_RELEASE
+
+
+def plain_dict(value: Value) -> str:
+    """What the value is, where it is a dict made from an output or filled by the library; "" for anything else."""
+    if any(isinstance(atom, OutputDict) for atom in value):
+        return "a dict made from a model output"
+    if value and all(isinstance(atom, ModelKwargs) and atom.hook for atom in value):
+        return "what the library returns"
+    return ""
+
+
+def subscripts(facts: Facts) -> Iterator[Mention]:
+    """``dict(out)["past_key_values"]``; a dict that is filled by the library in the same function counts too."""
+    for use in facts.subscripts:
+        key = literal(use.index)
+        says = plain_dict(use.value)
+        if key in OLD_KEYS and says and use.action == "load" and not is_parameter(use.node.value, use.place):
+            known = ("", key) in use.place.known_members
+            if not known and not tested(use.node, key, use.place):
+                yield Mention(use.node.slice, key, use.place, True, says)
+
+
+def is_parameter(node: ast.expr, place: Place) -> bool:
+    """True for the ``**kwargs`` of the function itself: what it holds is KV305's business."""
+    return (
+        isinstance(node, ast.Name)
+        and place.function is not None
+        and place.function.node.args.kwarg is not None
+        and place.function.node.args.kwarg.arg == node.id
+    )
+
+
+def tested(node: ast.Subscript, key: str, place: Place) -> bool:
+    """True where the function asks somewhere whether the key is there."""
+    if place.function is None:
+        return False
+    name = ast.dump(node.value)
+    return any(
+        isinstance(other, ast.Compare)
+        and isinstance(other.ops[0], (ast.In, ast.NotIn))
+        and isinstance(other.left, ast.Constant)
+        and other.left.value in (key, NEW_KEY)
+        and ast.dump(other.comparators[0]) == name
+        for other in ast.walk(place.function.node)
+    )
+
+
+def lookups(facts: Facts) -> Iterator[Mention]:
+    """``dict(out).get("past_key_values")`` and ``.pop``."""
+    for use in facts.calls:
+        func = use.node.func
+        if not isinstance(func, ast.Attribute) or not use.arguments or func.attr not in ("get", "pop"):
+            continue
+        key = literal(use.arguments[0])
+        holders = tuple(atom.of for atom in of_type(use.callee, Member))
+        says = plain_dict(holders) if len(holders) == len(use.callee) else ""
+        if key in OLD_KEYS and says and not is_parameter(func.value, use.place) and not has_other_lookup(use):
+            yield Mention(use.node.args[0], key, use.place, func.attr == "pop" and len(use.arguments) == 1, says)
+
+
+def has_other_lookup(use: CallUse) -> bool:
+    """True for ``d.get("past_key_values", d.get("cache"))`` and ``d.get("cache", d.get("past_key_values"))``."""
+    if use.place.function is None:
+        return False
+    own = ast.dump(use.node.func)
+    return any(
+        isinstance(node, ast.Call)
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and node.args[0].value == NEW_KEY
+        and ast.dump(node.func) == own
+        for node in ast.walk(use.place.function.node)
+    )
+
+
+def comparisons(facts: Facts) -> Iterator[Mention]:
+    """``"past_key_values" in dict(out)`` and ``"past_key_values" in out.keys()``."""
+    for compare in facts.compares:
+        key = compare.node.left.value if isinstance(compare.node.left, ast.Constant) else None
+        if key in OLD_KEYS and isinstance(compare.node.ops[0], (ast.In, ast.NotIn)):
+            says = plain_dict(compare.rights[0]) if only_output_dict(compare.rights[0]) else ""
+            if says:
+                yield Mention(compare.node.left, key, compare.place, False, says)
+    for use in facts.calls:
+        parent = use.parent
+        if output_view(use) and isinstance(parent, ast.Compare) and len(parent.ops) == 1:
+            left = parent.left
+            if isinstance(left, ast.Constant) and left.value in OLD_KEYS and isinstance(parent.ops[0], (ast.In, ast.NotIn)):
+                yield Mention(left, left.value, use.place, False, "`keys()` of a model output")
+
+
+def only_output_dict(value: Value) -> bool:
+    return bool(value) and all(isinstance(atom, OutputDict) for atom in value)
+
+
+def output_view(use: CallUse) -> str:
+    """``keys`` or ``items`` of a model output or of a dict made from one; "" for other calls."""
+    for atom in use.callee:
+        if isinstance(atom, Member) and atom.name in ("keys", "items"):
+            if isinstance(atom.of, OutputDict) or (isinstance(atom.of, ModelOutput) and atom.of.certainty >= Certainty.CONTEXT):
+                return atom.name
+    return ""
+
+
+def loops(facts: Facts) -> Iterator[Mention]:
+    """Comparisons of the key inside a loop or comprehension over ``out.items()`` or ``out.keys()``."""
+    for use in facts.calls:
+        view = output_view(use)
+        parent = use.parent
+        if not view or not isinstance(parent, (ast.For, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp)):
+            continue
+        target = loop_target(parent, use.node)
+        if view == "items":
+            target = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
+        if not isinstance(target, ast.Name):
+            continue
+        for node in ast.walk(parent):
+            if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Name):
+                if node.left.id == target.id and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
+                    yield from compared_keys(node.comparators[0], use.place, parent)
+
+
+def loop_target(parent: ast.AST, iterated: ast.expr) -> ast.expr | None:
+    if isinstance(parent, ast.For):
+        return parent.target
+    return next((item.target for item in getattr(parent, "generators", ()) if item.iter is iterated), None)
+
+
+def compared_keys(node: ast.expr, place: Place, loop: ast.AST) -> Iterator[Mention]:
+    items = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
+    texts = {item.value for item in ast.walk(loop) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+    if NEW_KEY in texts:
+        return
+    for item in items:
+        if isinstance(item, ast.Constant) and item.value in OLD_KEYS:
+            yield Mention(item, item.value, place, False, "an iterated model output")
+
+
+def ignored(facts: Facts) -> Iterator[tuple[ast.expr, list[ast.Constant], Place, str]]:
+    """Lists of output keys to leave out that name only the old key."""
+    for use in facts.assigns:
+        target = use.target
+        if isinstance(target, ast.Name) and target.id == IGNORED_KEYS and use.node.value is not None:
+            owner = use.place.owner
+            if owner is not None and any("Config" in base for base in owner.foreign_bases()):
+                yield from ignored_list(use.node.value, use.place, f"`{IGNORED_KEYS}`")
+        elif isinstance(target, ast.Attribute) and target.attr == IGNORED_KEYS and use.node.value is not None:
+            yield from ignored_list(use.node.value, use.place, f"`{IGNORED_KEYS}`")
+    for call in facts.calls:
+        keyword = call.keyword("ignore_keys")
+        name = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+        if keyword is not None and name in EVALUATION_METHODS:
+            yield from ignored_list(keyword.value, call.place, "`ignore_keys`")
+
+
+def ignored_list(node: ast.expr, place: Place, where: str) -> Iterator[tuple[ast.expr, list[ast.Constant], Place, str]]:
+    if not isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return
+    constants = [item for item in node.elts if isinstance(item, ast.Constant)]
+    old = [item for item in constants if item.value in OLD_KEYS]
+    if old and not any(item.value == NEW_KEY for item in constants):
+        yield old[0], old, place, where
+
+
+def replace_key(facts: Facts, mention: Mention) -> Fix | None:
+    if not mention.place.releases <= stale(facts, mention.key) or facts.kind == "docstring":
+        return None
+    edit = literal_edit(facts, mention.node, mention.key, NEW_KEY)
+    return None if edit is None else Fix(f'Replace with "{NEW_KEY}"', Applicability.SAFE, (edit,))
+
+
+def replace_ignored(facts: Facts, items: list[ast.Constant], only_new: bool) -> Fix | None:
+    """Puts the new key in the place of the old one, or in front of it where older releases are in force."""
+    if facts.kind == "docstring" or len(items) != 1:
+        return None
+    if only_new:
+        edit = literal_edit(facts, items[0], items[0].value, NEW_KEY)  # type: ignore[arg-type]
+        return None if edit is None else Fix(f'Replace with "{NEW_KEY}"', Applicability.SAFE, (edit,))
+    start, _ = facts.span(items[0])
+    quote = facts.text[start]
+    if quote not in "\"'":
+        return None
+    return Fix(f'Add "{NEW_KEY}"', Applicability.SAFE, (Edit(start, start, f"{quote}{NEW_KEY}{quote}, "),))
+
+
+def literal_edit(facts: Facts, node: ast.expr, old: str, new: str) -> Edit | None:
+    """Replaces the content of a plainly written string literal."""
+    start, end = facts.span(node)
+    quote = facts.text[start : start + 1]
+    if facts.text[start:end] != f"{quote}{old}{quote}":
+        return None
+    return Edit(start + 1, end - 1, new)

@@ -1,0 +1,113 @@
+"""``cache_position``: refused by ``generate``, and no longer filled where a function of the file still counts on it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts
+from kvlint.analysis.scopes import FunctionInfo
+from kvlint.behaviour import releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.call_targets import arguments_of, is_none, target_of
+from kvlint.checks.kv305_unfilled_cache_parameter import required
+from kvlint.checks.library_calls import LibraryCalled, library_called
+from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.rewriting import drop_keywords
+
+NAME = "cache_position"
+
+
+class RemovedCachePosition(Check):
+    """Reports ``cache_position`` given to ``generate``, and parameters of that name that stay None where one is needed."""
+
+    triggers = (NAME,)
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        yield from self._arguments(facts)
+        for item in library_called(facts):
+            finding = self._parameter(facts, item)
+            if finding is not None:
+                yield finding
+
+    def _arguments(self, facts: Facts) -> Iterator[Finding]:
+        life = releases_of(facts.timeline, "generate-refuses-cache-position")
+        for use in facts.calls:
+            for item in arguments_of(use):
+                if item.name != NAME or is_none(item.value):
+                    continue
+                target = target_of(facts, use)
+                wrong = life & use.place.releases
+                if target is None or target.role != "generate" or not wrong or use.place.caught & {"ValueError", "Exception"}:
+                    continue
+                fix = None
+                if item.written and use.place.releases <= life and facts.kind != "docstring":
+                    edit = drop_keywords(facts, use.node, (NAME,))
+                    fix = None if edit is None else Fix(f"Leave out `{NAME}`", Applicability.UNSAFE, (edit,))
+                yield self.finding(
+                    facts,
+                    item.keyword,
+                    use.place,
+                    f"`generate` refuses `{NAME}=`: ValueError {{when}}",
+                    releases=wrong,
+                    life=life,
+                    help="leave it out: pass all ids of the conversation with the cache, and `generate` feeds the new ones",
+                    fix=fix,
+                )
+
+    def _parameter(self, facts: Facts, item: LibraryCalled) -> Finding | None:
+        parameter = item.info.parameter(NAME)
+        if parameter is None or item.role not in ("layer", "attention", "prepare"):
+            return None
+        life = releases_of(facts.timeline, "cache-position-not-passed")
+        wrong = life & item.place.releases
+        missing = required(item.info, parameter)
+        use = None if missing else first_need(item.info)
+        if not wrong or (not missing and use is None):
+            return None
+        if missing:
+            message = f"the library calls `{item.shown}` without `{NAME}`, which has no default: TypeError {{when}}"
+        else:
+            message = f"`{NAME}` of `{item.shown}` is None {{when}}, and its body uses it as a tensor: it raises there"
+        start, _ = facts.span(parameter)
+        return self.finding(
+            facts,
+            parameter,
+            item.place,
+            message,
+            releases=wrong,
+            life=life,
+            help="the position of the first new token is `cache.get_seq_length()`; `is_first_iteration` tells the first step",
+            category=Category.BREAKS,
+            span=(start, start + len(NAME)),
+        )
+
+
+def first_need(info: FunctionInfo) -> ast.expr | None:
+    """A use of the parameter that fails on None; None where the body tests it, sets it or only passes it on."""
+    needed: ast.expr | None = None
+    for node in ast.walk(info.node):
+        if isinstance(node, ast.Name) and node.id == NAME and not isinstance(node.ctx, ast.Load):
+            return None
+        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)) and mentions_as_test(node.test):
+            return None
+        if isinstance(node, ast.BoolOp) and any(mentions_as_test(value) for value in node.values):
+            return None
+        if (isinstance(node, (ast.Attribute, ast.Subscript)) and is_parameter(node.value) and isinstance(node.ctx, ast.Load)) or (isinstance(node, ast.BinOp) and (is_parameter(node.left) or is_parameter(node.right))):
+            needed = needed or node
+    return needed
+
+
+def is_parameter(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == NAME
+
+
+def mentions_as_test(test: ast.expr) -> bool:
+    """True for ``cache_position``, ``cache_position is None`` and combinations: the body knows that it may be None."""
+    if is_parameter(test):
+        return True
+    if isinstance(test, ast.UnaryOp):
+        return mentions_as_test(test.operand)
+    if isinstance(test, ast.BoolOp):
+        return any(mentions_as_test(value) for value in test.values)
+    return isinstance(test, ast.Compare) and is_parameter(test.left) and isinstance(test.ops[0], (ast.Is, ast.IsNot))
