@@ -56,6 +56,7 @@ class Annotations(Guards):
         return ()
 
     def _quoted(self, node: ast.Constant, flow: Flow) -> Value:
+        assert isinstance(node.value, str)
         try:
             inner = ast.parse(node.value.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError):
@@ -131,6 +132,7 @@ def shift_into(tree: ast.expr, constant: ast.Constant, text: str, start: int) ->
     The string must be a plain one-line literal for the ranges to be exact; otherwise every node gets the range of the
     whole string.
     """
+    assert isinstance(constant.value, str)
     quote = next((mark for mark in ('"""', "'''", '"', "'") if text.startswith(mark, start)), "")
     plain = bool(quote) and text.startswith(constant.value, start + len(quote)) and "\n" not in constant.value
     lead = len(constant.value) - len(constant.value.lstrip())

@@ -16,6 +16,7 @@ from kvlint.analysis.values import (
     Config,
     Symbol,
     literal,
+    of_type,
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -52,8 +53,8 @@ class CacheConstructor(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:
-            for atom in use.callee:
-                cls = cache_class(facts, atom.name) if isinstance(atom, Symbol) else None
+            for atom in of_type(use.callee, Symbol):
+                cls = cache_class(facts, atom.name)
                 if cls is None or use.starred or use.place.caught & {"TypeError", "Exception"}:
                     continue
                 in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)

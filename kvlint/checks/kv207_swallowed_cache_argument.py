@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.values import Symbol
+from kvlint.analysis.values import Symbol, of_type
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import cache_class
 from kvlint.findings import Applicability, Category, Finding, Fix
@@ -33,8 +33,8 @@ class SwallowedCacheArgument(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:
-            for atom in use.callee:
-                cls = cache_class(facts, atom.name) if isinstance(atom, Symbol) else None
+            for atom in of_type(use.callee, Symbol):
+                cls = cache_class(facts, atom.name)
                 if cls is None:
                     continue
                 in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)

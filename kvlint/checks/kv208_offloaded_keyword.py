@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.values import DYNAMIC_CACHE, STATIC_CACHE, Symbol
+from kvlint.analysis.values import DYNAMIC_CACHE, STATIC_CACHE, Symbol, of_type
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import cache_class
 from kvlint.findings import Applicability, Category, Finding, Fix
@@ -20,8 +20,8 @@ class OffloadedKeyword(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:
-            for atom in use.callee:
-                cls = cache_class(facts, atom.name) if isinstance(atom, Symbol) else None
+            for atom in of_type(use.callee, Symbol):
+                cls = cache_class(facts, atom.name)
                 if cls in (DYNAMIC_CACHE, STATIC_CACHE):
                     in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)
                     yield from self._of_call(facts, use, cls or "", in_force)

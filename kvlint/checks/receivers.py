@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, Library
 from kvlint.analysis.names import looks_like_cache
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     CACHE,
     CacheObject,
@@ -25,7 +26,6 @@ from kvlint.analysis.values import (
     cache_of,
     without,
 )
-from kvlint.analysis.recorder import path_of
 from kvlint.releases import ReleaseSet
 
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
@@ -165,6 +165,13 @@ CONTRACT_SOURCES = frozenset({"constructed", "hook", "output", "isinstance", "se
 TENSOR_MEMBERS = frozenset({"shape", "size", "device", "dtype", "to", "dim", "ndim", "is_cuda", "new_zeros", "contiguous"})
 
 
+def taken_as_tensor(parent: ast.AST | None) -> bool:
+    """True where the expression around a subscript treats what it yields as a tensor."""
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in TENSOR_MEMBERS
+    return isinstance(parent, ast.Call) and ast.unparse(parent.func) in ("torch.is_tensor", "torch.cat")
+
+
 def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
     """(function, path) pairs of names that the code indexes in ways that no transformers cache ever allowed.
 
@@ -176,11 +183,7 @@ def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
         if not use.path:
             continue
         if any(isinstance(atom, CacheObject) for atom in use.value):
-            if use.action != "load":
-                found.add(key)
-            elif isinstance(use.parent, ast.Attribute) and use.parent.attr in TENSOR_MEMBERS:
-                found.add(key)
-            elif isinstance(use.parent, ast.Call) and ast.unparse(use.parent.func) in ("torch.is_tensor", "torch.cat"):
+            if use.action != "load" or taken_as_tensor(use.parent):
                 found.add(key)
         elif any(isinstance(atom, LayerPair) for atom in use.value):
             part = use.node.slice
