@@ -89,6 +89,7 @@ SEQUENCE_METHODS = frozenset({"split", "chunk", "unbind", "tensor_split"})
 """Methods of tensors (and of strings) that return a tuple or list, whatever they are given."""
 GENERATION_HOOKS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
 HOOK_REGISTRARS = ("register_forward_pre_hook", "register_forward_hook")
+OPERATOR_FUNCTIONS = {"lt": "Lt", "le": "LtE", "gt": "Gt", "ge": "GtE", "eq": "Eq", "ne": "NotEq"}
 VERSION_PACKAGES = ("importlib.metadata.version", "importlib_metadata.version", "pkg_resources.get_distribution")
 
 
@@ -274,6 +275,9 @@ class Calls(Expressions):
         if name in BINDERS and arguments:
             bound = name == "types.MethodType"
             return tuple(LocalFunction(item.info, bound) for item in of_type(arguments[0], LocalFunction)) or UNKNOWN
+        if owner in ("operator", "_operator") and method in OPERATOR_FUNCTIONS and len(arguments) == 2:
+            truth = self.compare_values(OPERATOR_FUNCTIONS[method], arguments[0], arguments[1])
+            return (Truth(truth),) if truth is not None else UNKNOWN
         if name in VERSION_PACKAGES and arguments and literal(arguments[0]) == "transformers":
             if name == "pkg_resources.get_distribution":
                 return (Member(PerRelease(self.timeline.releases), "distribution"),)
@@ -633,6 +637,11 @@ class Calls(Expressions):
             if helper is not None:
                 return helper
         if not any(isinstance(item, ast.Starred) for item in node.args):
+            positional = [arg.arg for arg in (*info.node.args.posonlyargs, *info.node.args.args)]
+            given = {**dict(zip(positional, arguments, strict=False)), **dict(keywords)}
+            verdict = self.version_verdict(info, given) if given else None
+            if verdict is not None:
+                return verdict
             first = info.first_positional() if atom.bound or info.is_static else 0
             self.pass_arguments(info, 0 if info.is_static else first, arguments, keywords)
         return info.returns or UNKNOWN
@@ -656,5 +665,11 @@ class Calls(Expressions):
 
     changed: set[tuple[str, Any]]
 
+    def version_verdict(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
+        raise NotImplementedError
+
     def annotation(self, node: ast.expr, flow: Flow) -> Value:
+        raise NotImplementedError
+
+    def compare_values(self, op: str, left: Value, right: Value) -> ReleaseSet | None:
         raise NotImplementedError

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ IMPORT_LINE = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<dots>\.*)(?P<module>[\w.]*)[ \t]+import\b|import[ \t]+(?P<modules>[\w., \t]+))", re.MULTILINE
 )
 MAX_LOOP_DEPTH = 3
+MAX_HELPER_STATEMENTS = 12
+"""A function that decides about the release is no longer than this."""
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
     {
@@ -105,6 +108,7 @@ class Walk(Annotations):
         self._loop_depth = 0
         self._breaks: list[list[Flow]] = []
         self._missing: list[ReleaseSet] = []
+        self._asking = False
         self._package = package_name(path)
         self.in_transformers = self._package.split(".")[0] == "transformers"
         self._following: set[Path] = {path}
@@ -120,9 +124,13 @@ class Walk(Annotations):
         for _ in range(MAX_ROUNDS - 1):
             changed, self.changed = self.changed, set()
             again = [info for info in self.functions if self._concerned(info, changed)]
-            if not again:
+            module_again = self._module_concerned(changed)
+            if not again and not module_again:
                 break
-            self._drop_facts(again)
+            self._drop_facts([*again, None] if module_again else again)
+            if module_again:
+                self.module_flow = Flow({}, self.target, False)
+                self.run_module()
             for info in again:
                 self.run_function(info)
 
@@ -152,7 +160,16 @@ class Walk(Annotations):
             return False
         return not names.isdisjoint(info.words)
 
-    def _drop_facts(self, infos: list[FunctionInfo]) -> None:
+    def _module_concerned(self, changed: set[tuple[str, Any]]) -> bool:
+        """True where the module's own statements call a function whose result has become known since."""
+        names = {key for kind, key in changed if kind == "return"}
+        return bool(names) and any(
+            (node.id if isinstance(node, ast.Name) else node.attr) in names
+            for node in outside_functions(self.tree)
+            if isinstance(node, (ast.Name, ast.Attribute))
+        )
+
+    def _drop_facts(self, infos: Iterable[FunctionInfo | None]) -> None:
         gone = {id(info) for info in infos}
         for table in (getattr(self.records, name) for name in Records.__slots__):
             for key in [key for key, use in table.items() if id(use.place.function) in gone]:
@@ -597,6 +614,7 @@ class Walk(Annotations):
             inner.run_module()
         except (RecursionError, IndexError):
             return {}
+        self.project.walks.append(inner)
         self.dependencies.extend(item for item in inner.dependencies if item not in self.dependencies)
         return inner.module_flow.names
 
@@ -691,6 +709,31 @@ class Walk(Annotations):
         self.block(info.node.body, flow)
         self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks = outer
 
+    def version_verdict(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
+        """What a small function says about the release when it is asked with these arguments; None for any other."""
+        if info.owner is not None or len(info.node.body) > MAX_HELPER_STATEMENTS or self._asking:
+            return None
+        if not any("version" in word.lower() for word in info.words):
+            return None
+        if not all(isinstance(literal(value), (str, int)) for value in given.values()):
+            return None
+        if any(info is own for own in self.functions):
+            return self._ask(info, given)
+        home = next((walk for walk in self.project.walks if any(info is own for own in walk.functions)), None)
+        return home._ask(info, given) if home is not None else None
+
+    def _ask(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
+        """Walks the function once for these arguments, apart from everything that is being recorded."""
+        kept = (self.records, self.changed, self._statement, self._missing, self._typing_only)
+        self.records, self.changed, self._missing, self._asking = Records(), set(), [], True
+        try:
+            asked = FunctionInfo(info.node, info.qualname, None, info.parent, info.releases, dict(given))
+            self.run_function(asked)
+        finally:
+            self.records, self.changed, self._statement, self._missing, self._typing_only = kept
+            self._asking = False
+        return asked.returns if len(asked.returns) == 1 and isinstance(asked.returns[0], Truth) else None
+
     def _enclosing_owner(self, info: FunctionInfo) -> ClassInfo | None:
         parent = info.parent
         while parent is not None:
@@ -714,6 +757,10 @@ class Walk(Annotations):
                 flow.bind(arg.arg, self._self_value(info))
                 if arg.annotation is not None:
                     self.annotation(arg.annotation, flow)
+                continue
+            if self._asking:
+                known = info.arguments.get(arg.arg)
+                flow.bind(arg.arg, self.expression(defaults.get(arg.arg), flow, arg) if known is None else known)
                 continue
             flow.bind(arg.arg, self._parameter(info, arg, defaults.get(arg.arg), flow, markers))
         if arguments.vararg is not None:
@@ -893,6 +940,16 @@ def is_guard(handler: ast.ExceptHandler, node: ast.Try) -> bool:
         return False
     broad = bool(handler_names(handler) & {"Exception", "BaseException"})
     return not (broad and len(node.body) > 4)
+
+
+def outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run when the module is imported."""
+    todo = list(ast.iter_child_nodes(tree))
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            todo.extend(ast.iter_child_nodes(node))
 
 
 def sys_modules() -> frozenset[str]:

@@ -568,10 +568,36 @@ class Expressions(Recorder):
                 inner = when_true
         return [self.expression(result, inner, node) for result in results]
 
+    def _version_parts(self, node: ast.ListComp | ast.GeneratorExp, flow: Flow) -> Value | None:
+        """``[int(x) for x in transformers.__version__.split(".")]``, for every release."""
+        generator, element = node.generators[0], node.elt
+        if len(node.generators) > 1 or generator.ifs or not isinstance(generator.target, ast.Name):
+            return None
+        value = self.expression(generator.iter, flow, node)
+        if len(value) != 1 or not isinstance(value[0], PerRelease):
+            return None
+        if not (
+            isinstance(element, ast.Call)
+            and isinstance(element.func, ast.Name)
+            and element.func.id == "int"
+            and len(element.args) == 1
+            and isinstance(element.args[0], ast.Name)
+            and element.args[0].id == generator.target.id
+        ):
+            return None
+        values = apply_each(value[0].values, lambda parts: [int(part) for part in parts])
+        return (PerRelease(values),) if values is not None else None
+
     def _eval_ListComp(self, node: ast.ListComp, flow: Flow, parent: ast.AST | None) -> Value:
+        parts = self._version_parts(node, flow)
+        if parts is not None:
+            return parts
         return self.collected(self._comprehension(node, flow, node.elt)[0], is_tuple=False)
 
     def _eval_GeneratorExp(self, node: ast.GeneratorExp, flow: Flow, parent: ast.AST | None) -> Value:
+        parts = self._version_parts(node, flow)
+        if parts is not None:
+            return parts
         return self.collected(self._comprehension(node, flow, node.elt)[0], is_tuple=False)
 
     def _eval_SetComp(self, node: ast.SetComp, flow: Flow, parent: ast.AST | None) -> Value:

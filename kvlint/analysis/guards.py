@@ -51,6 +51,9 @@ class TestedClasses:
 class Guards(Calls):
     """Splits a flow at a condition."""
 
+    _asking: bool
+    """A version helper is being asked: what its arguments decide is decided."""
+
     def branch(
         self, test: ast.expr, flow: Flow, owner: ast.AST, evaluate: bool = True
     ) -> tuple[Flow | None, Flow | None]:
@@ -114,7 +117,7 @@ class Guards(Calls):
             and test.attr == "TYPE_CHECKING")
         ):
             return flow.copy(), flow.copy()
-        if isinstance(test, (ast.Name, ast.Attribute)) and all(isinstance(atom, Unknown) for atom in value):
+        if isinstance(test, (ast.Name, ast.Attribute)) and all(isinstance(atom, (Unknown, Symbol)) for atom in value):
             by_name = version_of_name(test.id if isinstance(test, ast.Name) else test.attr)
             if by_name is not None:
                 return self._split(flow, self.timeline.compare(*by_name), test)
@@ -164,11 +167,11 @@ class Guards(Calls):
 
     def version_truth(self, node: ast.Compare, left: Value, rights: tuple[Value, ...]) -> ReleaseSet | None:
         if len(rights) == 1:
-            return self._compare_pair(type(node.ops[0]).__name__, left, rights[0])
+            return self.compare_values(type(node.ops[0]).__name__, left, rights[0])
         parts: list[ReleaseSet] = []
         operands = (left, *rights)
         for position, op in enumerate(node.ops):
-            part = self._compare_pair(type(op).__name__, operands[position], operands[position + 1])
+            part = self.compare_values(type(op).__name__, operands[position], operands[position + 1])
             if part is None:
                 return None
             parts.append(part)
@@ -177,9 +180,12 @@ class Guards(Calls):
             result &= part
         return result
 
-    def _compare_pair(self, op: str, left: Value, right: Value) -> ReleaseSet | None:
+    def compare_values(self, op: str, left: Value, right: Value) -> ReleaseSet | None:
         if len(left) != 1 or len(right) != 1:
             return None
+        if self._asking and op in ("Eq", "NotEq") and isinstance(left[0], Literal) and isinstance(right[0], Literal):
+            holds = (left[0].value == right[0].value) == (op == "Eq")
+            return self.timeline.all if holds else ReleaseSet(0)
         if isinstance(left[0], PerRelease):
             constant = constant_of(right)
             return compare_each(op, left[0].values, constant) if constant is not None else None

@@ -10,6 +10,7 @@ import ast
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kvlint.analysis.values import Value
 from kvlint.releases import ReleaseSet
@@ -26,6 +27,8 @@ class Project:
     modules: dict[Path, ast.Module | None] = field(default_factory=dict)
     exports: dict[tuple[Path, ReleaseSet], dict[str, Value]] = field(default_factory=dict)
     """Top-level names of the modules that were followed, by module and target range."""
+    walks: list[Any] = field(default_factory=list)
+    """The walks over these modules, for functions of theirs that are called."""
 
     @staticmethod
     def of(path: Path) -> Project:
@@ -107,4 +110,4 @@ def package_name(path: Path) -> str:
     return ".".join(parts) if len(parts) > (0 if path.stem == "__init__" else 1) else ""
 
 
-WORTH_FOLLOWING = re.compile(r"(?i)transformers|version|cache|past|model|attention|layer|_v\d|hf_|is_|mixin|dynamic")
+WORTH_FOLLOWING = re.compile(r"(?i)transformers|version|cache|past|model|attention|layer|_v\d|hf_|is_|mixin|dynamic|compat|const|legacy|older|newer|util")
