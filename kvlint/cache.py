@@ -2,9 +2,11 @@
 
 An entry holds for the content of the file (its digest, never its date), the rules in use, the target releases, the
 content of every other file that decided something, and this very kvlint (version, its own files, the timeline and the
-Python that runs it). One JSON file a project lies in the user's cache folder, so that a linted tree stays as it was
-and nobody can hand us results inside a repository. It is replaced in one step; of two runs at the same time the later
-one wins, which costs time and nothing else.
+Python that runs it). What the screen said of some content is kept too: a digest is faster than thirty searches.
+
+One JSON file a project lies in the user's cache folder, so that a linted tree stays as it was and nobody can hand us
+results inside a repository. It is replaced in one step; of two runs at the same time the later one wins, which costs
+time and nothing else.
 """
 
 from __future__ import annotations
@@ -12,12 +14,15 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvlint.diagnostics import Diagnostic
 from kvlint.fingerprint import digest, own_fingerprint
-from kvlint.lint import Job, Result
 from kvlint.writing import write_atomically
+
+if TYPE_CHECKING:
+    from kvlint.lint import Job, Result
+
+T = TypeVar("T")
 
 MAX_ENTRIES = 20_000
 FORMAT = 1
@@ -33,9 +38,10 @@ def default_folder() -> str:
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kvlint")
 
 
-def key_of(job: Job) -> str:
-    """The entry that holds for this file under these settings."""
+def key_of(job: Job, timeline: str) -> str:
+    """The entry that holds for this file under these settings and the timeline of this fingerprint."""
     words = [
+        timeline,
         job.path,
         ",".join(sorted(job.codes)),
         f"{job.target.bits:x}",
@@ -46,34 +52,57 @@ def key_of(job: Job) -> str:
 
 @dataclass(slots=True)
 class Cache:
-    """The entries of one project. *fresh* are those that this run has used or made."""
+    """The entries of one project; the *fresh* ones are those that this run has used or made.
+
+    *screens* holds, by content and rules in use, the rules that could fire ("" for none).
+    """
 
     path: str
     fingerprint: str
     entries: dict[str, list[Any]] = field(default_factory=dict)
     fresh: dict[str, list[Any]] = field(default_factory=dict)
+    screens: dict[str, str] = field(default_factory=dict)
+    fresh_screens: dict[str, str] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     changed: bool = False
 
     @staticmethod
-    def open(folder: str, project: str, timeline: str) -> Cache:
-        """The cache of *project* for the timeline of this fingerprint; empty where there is none that can be read."""
+    def open(folder: str, project: str) -> Cache:
+        """The cache of *project*; empty where there is none that can be read."""
         import json
 
         name = f"{digest(project.encode('utf-8', 'surrogateescape'))}.json"
-        cache = Cache(os.path.join(folder or default_folder(), name), f"{own_fingerprint()} {timeline} {FORMAT}")
+        cache = Cache(os.path.join(folder or default_folder(), name), f"{own_fingerprint()} {FORMAT}")
         try:
             with open(cache.path, "rb") as file:
                 stored = json.loads(file.read())
-            if stored["fingerprint"] == cache.fingerprint and isinstance(stored["entries"], dict):
-                cache.entries = stored["entries"]
+            entries, screens = stored["entries"], stored["screens"]
+            if stored["fingerprint"] == cache.fingerprint and isinstance(entries, dict) and isinstance(screens, dict):
+                cache.entries, cache.screens = entries, screens
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             pass
         return cache
 
-    def get(self, job: Job, content: str) -> Result | None:
+    def screened(self, content: str, rules: str) -> str | None:
+        """What was kept with `keep_screen` for this content and these rules."""
+        key = f"{content} {rules}"
+        found = self.screens.get(key)
+        if not isinstance(found, str):
+            return None
+        self.fresh_screens[key] = found
+        return found
+
+    def keep_screen(self, content: str, rules: str, outcome: str) -> None:
+        """Keeps what the screen said."""
+        self.fresh_screens[f"{content} {rules}"] = outcome
+        self.changed = True
+
+    def get(self, job: Job, content: str, timeline: str) -> Result | None:
         """The stored result of *job* for a file whose digest is *content*."""
-        key = key_of(job)
+        from kvlint.diagnostics import Diagnostic
+        from kvlint.lint import Result
+
+        key = key_of(job, timeline)
         entry = self.entries.get(key)
         try:
             if entry is None or entry[0] != content:
@@ -86,12 +115,16 @@ class Cache:
         self.fresh[key] = entry
         return Result(job.shown, job.path, found, digest=content)
 
-    def put(self, job: Job, result: Result) -> None:
+    def put(self, job: Job, result: Result, timeline: str) -> None:
         """Stores a result, unless it is one that another run should find anew."""
         if result.faults or result.notices or result.fixed is not None or not result.digest:
             return
         dependencies = [[path, self.current_digest(path)] for path in result.dependencies]
-        self.fresh[key_of(job)] = [result.digest, [item.to_row() for item in result.diagnostics], dependencies]
+        self.fresh[key_of(job, timeline)] = [
+            result.digest,
+            [item.to_row() for item in result.diagnostics],
+            dependencies,
+        ]
         self.changed = True
 
     def current_digest(self, path: str) -> str:
@@ -110,11 +143,20 @@ class Cache:
             return
         import json
 
-        kept = {key: entry for key, entry in self.entries.items() if key not in self.fresh}
-        room = max(MAX_ENTRIES - len(self.fresh), 0)
-        newest = dict(list(kept.items())[-room:] if room else [])
-        text = json.dumps({"fingerprint": self.fingerprint, "entries": {**newest, **self.fresh}}, separators=(",", ":"))
+        content = {
+            "fingerprint": self.fingerprint,
+            "entries": newest(self.entries, self.fresh),
+            "screens": newest(self.screens, self.fresh_screens),
+        }
         try:
+            text = json.dumps(content, separators=(",", ":"))
             write_atomically(self.path, text.encode(), create_folder=True)
         except OSError:
             return
+
+
+def newest(old: dict[str, T], fresh: dict[str, T]) -> dict[str, T]:
+    """The *fresh* entries, behind as many of the latest *old* ones as there is room for."""
+    room = max(MAX_ENTRIES - len(fresh), 0)
+    kept = [item for item in old.items() if item[0] not in fresh]
+    return {**dict(kept[-room:] if room else []), **fresh}

@@ -35,6 +35,8 @@ PARALLEL_BYTES = 300_000
 COLLECT_BYTES = 1_000_000
 """The garbage collector is off while files are linted and runs once after every so many bytes (syntax trees take some
 hundred times their source; with 4 MB the process grows to 180 MB, with 1 MB to 100 MB, for 5 % more time)."""
+REMEMBERED_FILES = 50
+"""In runs over at least so many files, what the screen says of a file is kept too."""
 RECURSION_LIMIT = 5_000
 """Deep enough for sums of some thousand terms, within the stack that threads have on every platform."""
 
@@ -122,8 +124,10 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
     """
     results: list[Result] = []
     candidates: list[Candidate] = []
+    stores = Stores(options)
+    remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     for file in files:
-        outcome = screen(file, options, stdin)
+        outcome = screen(file, options, stdin, remember)
         if isinstance(outcome, Candidate):
             candidates.append(outcome)
         elif outcome is not None:
@@ -137,16 +141,20 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
             jobs.append(make_job(candidate, options, targets.of(candidate.file.settings, folder).releases))
             sizes.append(candidate.size)
             digests.append(candidate.digest)
-        results += lint_all(jobs, sizes, digests, options)
+        results += lint_all(jobs, sizes, digests, stores)
         notices = tuple(target.note for target in targets.known.values() if target.note)[:1]
+    stores.save()
     results.sort(key=lambda result: result.shown)
     return Run(tuple(results), len(files), notices, tuple(targets.known.values()))
 
 
-def screen(file: FoundFile, options: Options, stdin: bytes | None) -> Candidate | Result | None:
-    """None for a file that can have no finding, a result for one that cannot be read."""
-    from kvlint.screen import candidates
+def screen(
+    file: FoundFile, options: Options, stdin: bytes | None, stores: Stores | None = None
+) -> Candidate | Result | None:
+    """None for a file that can have no finding, a result for one that cannot be read.
 
+    With *stores* the answer is kept there from one run to the next.
+    """
     codes, asked = file.settings.codes_for(file.path)
     codes = in_use(codes, asked)
     data = stdin
@@ -160,10 +168,37 @@ def screen(file: FoundFile, options: Options, stdin: bytes | None) -> Candidate 
 
             job = Job(file.path, shown_path(file.path, options.cwd), codes, frozenset(), NO_RELEASE)
             return unreadable(job, f"cannot be read: {(problem.strerror or str(problem)).lower()}")
-    triggered = candidates(data, codes)
-    if not triggered and not (options.use_suppressions and may_hold_a_needless_comment(data, codes)):
+    content = ""
+    store = stores.of(file.path) if stores is not None else None
+    if store is None:
+        outcome = screen_bytes(data, codes, options.use_suppressions)
+    else:
+        content = digest(data)
+        rules = name_of_rules(codes, options.use_suppressions)
+        known = store.screened(content, rules)
+        outcome = screen_bytes(data, codes, options.use_suppressions) if known is None else known
+        if known is None:
+            store.keep_screen(content, rules, outcome)
+    if not outcome:
         return None
-    return Candidate(file, codes, triggered, data if stdin is not None else None, len(data), digest(data))
+    triggered = frozenset(outcome.split()) & codes
+    return Candidate(file, codes, triggered, stdin, len(data), content or digest(data))
+
+
+def screen_bytes(data: bytes, codes: frozenset[str], use_suppressions: bool) -> str:
+    """The rules that could fire on these bytes, as words; ``-`` where only an ignore comment is to be looked at."""
+    from kvlint.screen import candidates
+
+    triggered = candidates(data, codes)
+    if triggered:
+        return " ".join(sorted(triggered))
+    return "-" if use_suppressions and may_hold_a_needless_comment(data, codes) else ""
+
+
+@cache
+def name_of_rules(codes: frozenset[str], use_suppressions: bool) -> str:
+    """A short name for what a screen looks for."""
+    return digest(f"{' '.join(sorted(codes))} {use_suppressions}".encode())[:8]
 
 
 def may_hold_a_needless_comment(data: bytes, codes: frozenset[str]) -> bool:
@@ -204,40 +239,49 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
     )
 
 
-def lint_all(jobs: Sequence[Job], sizes: Sequence[int], digests: Sequence[str], options: Options) -> list[Result]:
+def lint_all(jobs: Sequence[Job], sizes: Sequence[int], digests: Sequence[str], stores: Stores) -> list[Result]:
     """The results of all *jobs*, from the cache or by linting."""
+    from kvlint.lint import the_timeline
+
+    timeline = the_timeline().fingerprint
     results: list[Result] = []
     waiting: list[int] = []
-    stores: dict[str, Cache] = {}
     for index, job in enumerate(jobs):
-        store = cache_of(job, options, stores)
-        hit = store.get(job, digests[index]) if store is not None else None
+        store = stores.of(job.path) if job.data is None else None
+        hit = store.get(job, digests[index], timeline) if store is not None else None
         if hit is not None and not needs_fixing(job, hit):
             results.append(hit)
         else:
             waiting.append(index)
-    for index, result in execute(jobs, waiting, sizes, options.jobs):
+    for index, result in execute(jobs, waiting, sizes, stores.options.jobs):
         results.append(result)
-        store = cache_of(jobs[index], options, stores)
+        store = stores.of(result.path) if jobs[index].data is None else None
         if store is not None:
-            store.put(jobs[index], result)
-    for store in stores.values():
-        store.save()
+            store.put(jobs[index], result, timeline)
     return results
 
 
-def cache_of(job: Job, options: Options, stores: dict[str, Cache]) -> Cache | None:
-    """The cache of the job's project (outside of any: of the current folder); none for standard input."""
-    if not options.use_cache or job.data is not None:
-        return None
-    from kvlint.cache import Cache
-    from kvlint.lint import the_timeline
+@dataclass(slots=True)
+class Stores:
+    """The result caches of the projects that a run meets."""
 
-    folder = os.path.dirname(job.path)
-    project = project_root(folder) or options.cwd
-    if project not in stores:
-        stores[project] = Cache.open(options.cache_folder, project, the_timeline().fingerprint)
-    return stores[project]
+    options: Options
+    known: dict[str, Cache] = field(default_factory=dict)
+
+    def of(self, path: str) -> Cache | None:
+        """The cache of the project that holds the file (outside of any: of the current folder)."""
+        if not self.options.use_cache:
+            return None
+        project = project_root(os.path.dirname(path)) or self.options.cwd
+        if project not in self.known:
+            from kvlint.cache import Cache
+
+            self.known[project] = Cache.open(self.options.cache_folder, project)
+        return self.known[project]
+
+    def save(self) -> None:
+        for store in self.known.values():
+            store.save()
 
 
 def needs_fixing(job: Job, result: Result) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from kvlint.errors import UsageProblem, did_you_mean
 
@@ -69,8 +69,9 @@ def specificity(selector: str) -> int:
     return len(text) if CODE.match(text) else 5
 
 
+@lru_cache(maxsize=256)
 def resolve(
-    select: Sequence[str] | None, extend: Sequence[str], ignore: Sequence[str]
+    select: tuple[str, ...] | None, extend: tuple[str, ...], ignore: tuple[str, ...]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """The codes in use, and those of them that were asked for by more than the default.
 
@@ -78,7 +79,7 @@ def resolve(
     decides (``--select KV204 --ignore KV2`` keeps KV204); ignoring wins a draw.
     """
     chosen: dict[str, tuple[int, bool]] = {}
-    for selector in ["ALL"] if select is None else select:
+    for selector in ("ALL",) if select is None else select:
         for code in expand(selector):
             chosen[code] = max(chosen.get(code, (-1, False)), (specificity(selector), select is not None))
     for selector in extend:

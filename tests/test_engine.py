@@ -15,6 +15,7 @@ from kvlint.discovery import discover
 from kvlint.engine import Options, Run
 from kvlint.fixing import allowed_applicabilities
 from kvlint.lint import Fault, Job, Result
+from kvlint.releases import ReleaseSet
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
 
@@ -249,6 +250,35 @@ def test_entries_of_other_settings_are_kept_up_to_a_limit(monkeypatch: pytest.Mo
     assert len(json.loads(path.read_bytes())["entries"]) == 2
 
 
+def test_what_the_screen_said_is_kept_for_the_content(monkeypatch: pytest.MonkeyPatch, parsed: list[str]) -> None:
+    from kvlint import screen
+
+    monkeypatch.setattr(engine, "REMEMBERED_FILES", 1)
+    asked: list[bytes] = []
+    original = screen.candidates
+
+    def note(data: bytes, codes: frozenset[str]) -> frozenset[str]:
+        asked.append(data)
+        return original(data, codes)
+
+    monkeypatch.setattr(screen, "candidates", note)
+    write("a.py", STALE)
+    write("b.py", "x = 1\n")
+    write("c.py", "x = 1  # kvlint: ignore[KV204]\n")
+    first = run()
+    assert len(asked) == 4
+    assert run().results == first.results
+    assert len(asked) == 4
+    assert [code for _, _, code in found(first)] == ["KV204", "KV900"]
+    write("b.py", STALE)
+    assert [code for _, _, code in found(run())] == ["KV204", "KV204", "KV900"]
+    assert len(asked) == 4
+    write("b.py", STALE + "y = 1\n")
+    run()
+    run(ignore=("KV204",))
+    assert len(asked) == 9
+
+
 def test_faults_and_notices_are_not_stored(tmp_path: Path) -> None:
     cache = Cache(str(tmp_path / "c.json"), "x")
     job = Job("/a.py", "a.py", frozenset(), frozenset(), engine_target())
@@ -258,13 +288,11 @@ def test_faults_and_notices_are_not_stored(tmp_path: Path) -> None:
         Result("a.py", "/a.py", (), digest="d", fixed=b""),
         Result("a.py", "/a.py", (), digest=""),
     ):
-        cache.put(job, result)
+        cache.put(job, result, "t")
     assert (cache.fresh, cache.changed) == ({}, False)
 
 
-def engine_target() -> object:
-    from kvlint.releases import ReleaseSet
-
+def engine_target() -> ReleaseSet:
     return ReleaseSet.of(0)
 
 
