@@ -1,6 +1,7 @@
 """Which checks could possibly fire on a file, told from its bytes alone.
 
-A check names words of which one must occur for it to find anything. Files without any are never parsed.
+A check names words of which one must occur for it to find anything. Files without any are never parsed, and while
+no file has any, no check is imported.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from kvlint.checks import all_checks
+from kvlint.triggers import table
 
 
 @lru_cache(maxsize=16)
@@ -16,10 +17,10 @@ def patterns(codes: frozenset[str]) -> tuple[re.Pattern[bytes] | None, tuple[tup
     """One pattern of all trigger words, and one for each check."""
     each: list[tuple[str, re.Pattern[bytes]]] = []
     words: set[str] = set()
-    for check in all_checks():
-        if check.code in codes and check.triggers:
-            words |= set(check.triggers)
-            each.append((check.code, compiled(check.triggers)))
+    for trigger in table():
+        if trigger.code in codes and trigger.words:
+            words |= set(trigger.words)
+            each.append((trigger.code, compiled(trigger.words)))
     return (compiled(tuple(sorted(words))) if words else None), tuple(each)
 
 
