@@ -1,20 +1,16 @@
 """The trigger words of all checks, without importing the checks.
 
-Importing every check (and the analysis behind them) takes longer than reading some hundred files. The words are
-therefore kept where Python keeps compiled modules, beside them in ``__pycache__``, under the fingerprint of the
-sources: derived, never older than what it is derived from, and not written where bytecode is not.
+Importing every check (and the analysis behind them) takes longer than reading some hundred files, so the words are
+kept in a generated module. A check that the module does not know yet is asked itself.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import cache_from_source
-from typing import Any
 
-from kvlint.fingerprint import own_fingerprint
+from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION, known_rules
+from kvlint.trigger_words import OFF_BY_DEFAULT, WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +25,14 @@ class Trigger:
 @cache
 def table() -> tuple[Trigger, ...]:
     """The triggers of every check, by code."""
-    import json
-
-    path = stored_path()
-    try:
-        with open(path, "rb") as file:
-            fingerprint, rows = json.loads(file.read())
-        if fingerprint == own_fingerprint():
-            return tuple(Trigger(code, tuple(words), default) for code, words, default in rows)
-    except (OSError, ValueError, TypeError):
-        pass
-    found = from_checks()
-    if not sys.dont_write_bytecode:
-        store(path, [own_fingerprint(), [[item.code, item.words, item.default] for item in found]])
-    return found
+    codes = {rule.code for rule in known_rules()} - {SYNTAX_ERROR[0], UNUSED_SUPPRESSION[0]}
+    if codes - WORDS.keys():
+        return from_checks()
+    return tuple(Trigger(code, WORDS[code], code not in OFF_BY_DEFAULT) for code in sorted(codes))
 
 
 def from_checks() -> tuple[Trigger, ...]:
     """The triggers as the checks themselves have them."""
     from kvlint.checks import all_checks
 
-    return tuple(Trigger(check.code, tuple(check.triggers), check.default) for check in all_checks())
-
-
-def stored_path() -> str:
-    """Where the table is kept."""
-    compiled = cache_from_source(os.path.join(os.path.dirname(__file__), "checks", "__init__.py"))
-    return os.path.join(os.path.dirname(compiled), "triggers.json")
-
-
-def store(path: str, content: Any) -> None:
-    """Keeps the table; a folder that cannot be written to is no reason to complain."""
-    import json
-
-    from kvlint.writing import write_atomically
-
-    try:
-        write_atomically(path, json.dumps(content).encode(), create_folder=True)
-    except OSError:
-        return
+    return tuple(Trigger(check.code, tuple(sorted(set(check.triggers))), check.default) for check in all_checks())

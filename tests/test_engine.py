@@ -300,33 +300,10 @@ def engine_target() -> ReleaseSet:
 # Trigger words
 
 
-@pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the table of trigger words is kept in this test."""
-    path = tmp_path / "pycache" / "triggers.json"
-    monkeypatch.setattr(triggers, "stored_path", lambda: str(path))
-    monkeypatch.setattr(triggers, "table", triggers.table.__wrapped__)
-    monkeypatch.setattr("sys.dont_write_bytecode", False)
-    return path
+def test_the_generated_trigger_words_are_those_of_the_checks() -> None:
+    assert triggers.table() == triggers.from_checks(), "run `python scripts/build_triggers.py`"
 
 
-def test_trigger_words_are_kept_and_are_those_of_the_checks(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = triggers.table()
-    assert first == triggers.from_checks()
-    assert kept.is_file()
-    monkeypatch.setattr(triggers, "from_checks", lambda: pytest.fail("the checks were asked again"))
-    assert triggers.table() == first
-
-
-@pytest.mark.parametrize("damage", [b"", b"[1, 2]", b"{}", b'["other", []]', b"\xff"])
-def test_a_damaged_or_outdated_table_is_made_anew(kept: Path, damage: bytes) -> None:
-    kept.parent.mkdir()
-    kept.write_bytes(damage)
-    assert triggers.table() == triggers.from_checks()
-    assert kept.read_bytes() != damage
-
-
-def test_where_no_bytecode_is_written_no_table_is_either(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.dont_write_bytecode", True)
-    assert triggers.table() == triggers.from_checks()
-    assert not kept.exists()
+def test_a_check_that_the_generated_words_lack_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triggers, "WORDS", {})
+    assert triggers.table.__wrapped__() == triggers.from_checks()
