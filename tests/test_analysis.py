@@ -296,6 +296,57 @@ FLOW = """
         return DynamicCache()
     make().key_cache  # KV202
     """,
+    result_in_a_tuple=FLOW
+    + """
+    def make():
+        return 1, DynamicCache()
+    a, b = make()
+    b.key_cache  # KV202
+    """,
+    property_result=FLOW
+    + """
+    class Holder:
+        @property
+        def kv(self):
+            return DynamicCache()
+        def read(self):
+            return self.kv.key_cache  # KV202
+    """,
+    inherited_attribute=FLOW
+    + """
+    class Base:
+        def __init__(self):
+            self.kv = DynamicCache()
+    class Holder(Base):
+        def read(self):
+            return self.kv.key_cache  # KV202
+    """,
+    dataclass_field="""
+    from dataclasses import dataclass
+    from transformers import Cache
+    @dataclass
+    class State:
+        kv: Cache
+        def read(self):
+            return self.kv.key_cache  # KV202
+    """,
+    list_of_caches=FLOW
+    + """
+    caches = [DynamicCache() for _ in range(3)]
+    caches[0].key_cache  # KV202
+    """,
+    first_turn_of_a_loop=FLOW
+    + """
+    for i in range(3):
+        if i == 0:
+            c = DynamicCache()
+        c.key_cache  # KV202
+    """,
+    formatted_string=FLOW
+    + """
+    c = DynamicCache()
+    print(f"{c.key_cache[0].shape}")  # KV202
+    """,
     method_result=FLOW
     + """
     class Maker:
@@ -489,6 +540,85 @@ def test_flow_is_sensitive(text: str) -> None:
         if transformers_lt_5_0:
             past.to_legacy_cache()
     """,
+    metadata_module="""
+        from importlib import metadata
+        from packaging.version import parse
+        if parse(metadata.version("transformers")) < parse("5.0.0"):
+            past.to_legacy_cache()
+    """,
+    pkg_resources="""
+        from pkg_resources import get_distribution, parse_version
+        if parse_version(get_distribution("transformers").version) < parse_version("5.0"):
+            past.to_legacy_cache()
+    """,
+    starts_with="""
+        import transformers
+        if transformers.__version__.startswith("4."):
+            past.to_legacy_cache()
+    """,
+    joined_float="""
+        import transformers
+        if float(".".join(transformers.__version__.split(".")[:2])) < 5.0:
+            past.to_legacy_cache()
+    """,
+    major_attribute="""
+        import transformers
+        from packaging.version import Version
+        if Version(transformers.__version__).major < 5:
+            past.to_legacy_cache()
+    """,
+    chained="""
+        import transformers
+        from packaging.version import parse
+        if parse("4.40") <= parse(transformers.__version__) < parse("5"):
+            past.to_legacy_cache()
+    """,
+    class_attribute="""
+        import transformers
+        from packaging.version import parse
+        class Runner:
+            v5 = parse(transformers.__version__) >= parse("5")
+            def run(self, past_key_values):
+                return past_key_values if self.v5 else past_key_values.to_legacy_cache()
+    """,
+    set_in_init="""
+        import transformers
+        from packaging.version import parse
+        class Runner:
+            def __init__(self):
+                self.v5 = parse(transformers.__version__) >= parse("5")
+            def run(self, past_key_values):
+                if not self.v5:
+                    return past_key_values.to_legacy_cache()
+                return past_key_values
+    """,
+    skipped_test="""
+        import pytest
+        import transformers
+        from packaging.version import parse
+        @pytest.mark.skipif(parse(transformers.__version__) >= parse("5"), reason="old")
+        def test_old(past_key_values):
+            past_key_values.to_legacy_cache()
+    """,
+    keyword_by_version="""
+        import transformers
+        from packaging.version import parse
+        from transformers import StaticCache
+        new = parse(transformers.__version__) >= parse("4.56")
+        cache = StaticCache(config=config, max_cache_len=3, **({} if new else {"max_batch_size": 1}))
+    """,
+    asked_helper="""
+        import transformers
+        from packaging.version import parse
+        def older_than(limit):
+            return parse(transformers.__version__) < parse(limit)
+        def f(past_key_values):
+            if older_than("5.0"):
+                return past_key_values.to_legacy_cache()
+            if older_than("5.10"):
+                return past_key_values
+            return past_key_values.get_seq_length()
+    """,
     class_by_version="""
         import transformers
         from packaging import version
@@ -575,6 +705,54 @@ def test_version_guards_decide(text: str) -> None:
             from transformers import HybridCache
         def f(x: "HybridCache"):
             return x
+    """,
+    flag_of_the_import="""
+        try:
+            from transformers import HybridCache
+            HAS_HYBRID = True
+        except ImportError:
+            HAS_HYBRID = False
+        def f(x):
+            return HAS_HYBRID and isinstance(x, HybridCache)
+    """,
+    none_of_the_import="""
+        try:
+            from transformers import HybridCache
+        except ImportError:
+            HybridCache = None
+        if HybridCache is not None:
+            cache = HybridCache(config, 1, 2)
+    """,
+    shim_of_a_module="""
+        from transformers import cache_utils
+        cache_utils.HybridCache = cache_utils.StaticCache
+        from transformers.cache_utils import HybridCache
+        HybridCache(config=config, max_cache_len=3)
+    """,
+    shim_of_a_class="""
+        from transformers import DynamicCache
+        DynamicCache.from_legacy_cache = classmethod(lambda cls, pairs: cls(pairs))
+        def f(pairs):
+            return DynamicCache.from_legacy_cache(pairs)
+    """,
+    shim_behind_hasattr="""
+        import transformers.cache_utils as cache_utils
+        if not hasattr(cache_utils, "SinkCache"):
+            cache_utils.SinkCache = object
+        from transformers.cache_utils import SinkCache
+    """,
+    has_layers="""
+        import transformers
+        def f(past_key_values):
+            if hasattr(past_key_values, "layers"):
+                return past_key_values.layers[0].keys
+            return past_key_values.key_cache[0]
+    """,
+    signature="""
+        import inspect
+        from transformers.masking_utils import create_causal_mask
+        if "cache_position" in inspect.signature(create_causal_mask).parameters:
+            create_causal_mask(config=c, inputs_embeds=e, attention_mask=m, cache_position=p, cache=None)
     """,
     isinstance_tuple="""
         import transformers

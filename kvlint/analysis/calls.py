@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from typing import Any
 
 from kvlint.analysis.expressions import INTERESTING, Expressions
@@ -132,9 +133,11 @@ class Calls(Expressions):
         parts = [self.call_atom(atom, node, arguments, keywords, flow) for atom in callee]
         result = join(*parts) if parts else UNKNOWN
         if self._worth_recording(node, callee, arguments, keywords):
-            self.records.calls[id(node)] = CallUse(
-                node, callee, arguments, keywords, self.place(flow), starred, result, parent
-            )
+            place = self.place(flow)
+            known = frozenset(("", name) for name, _ in keywords if name and flow.knows_member("", name))
+            if known:
+                place = replace(place, known_members=known)
+            self.records.calls[id(node)] = CallUse(node, callee, arguments, keywords, place, starred, result, parent)
         return result
 
     def _worth_recording(
@@ -426,6 +429,10 @@ class Calls(Expressions):
             return UNKNOWN
         if isinstance(of, PerRelease):
             return self._call_version_method(of, name, arguments)
+        if isinstance(of, Literal) and isinstance(of.value, str) and name == "join" and len(arguments) == 1:
+            if len(arguments[0]) == 1 and isinstance(arguments[0][0], PerRelease):
+                values = apply_each(arguments[0][0].values, of.value.join)
+                return (PerRelease(values),) if values is not None else UNKNOWN
         if isinstance(of, Unknown):
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
@@ -544,8 +551,8 @@ class Calls(Expressions):
                 return (OutputDict(),)
             items = tuple((item.arg, self.expression(item.value, flow, node)) for item in node.keywords if item.arg)
             return (Mapping(items, open=bool(starred or arguments)),)
-        if name == "int" and len(arguments) == 1 and len(arguments[0]) == 1 and isinstance(arguments[0][0], PerRelease):
-            values = apply_each(arguments[0][0].values, int)
+        if name in ("int", "float") and len(arguments) == 1 and len(arguments[0]) == 1 and isinstance(arguments[0][0], PerRelease):
+            values = apply_each(arguments[0][0].values, int if name == "int" else float)
             return (PerRelease(values),) if values is not None else UNKNOWN
         if name == "hasattr" and len(arguments) == 2:
             return self._hasattr(node, arguments)

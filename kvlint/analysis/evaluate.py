@@ -91,7 +91,7 @@ TRANSFORMERS_MODULES = frozenset(
     }
 )
 HOOKS = frozenset({"forward", "prepare_inputs_for_generation", "_reorder_cache", "_update_model_kwargs_for_generation"})
-LESSONS = (CacheObject, LegacyCache, Model, ModelOutput, Instance, Sequence, Truth, LocalClass)
+LESSONS = (CacheObject, LegacyCache, Model, ModelOutput, Instance, Items, Sequence, Truth, LocalClass)
 IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
 
@@ -109,6 +109,7 @@ class Walk(Annotations):
         self._breaks: list[list[Flow]] = []
         self._missing: list[ReleaseSet] = []
         self._asking = False
+        self._shims = set()
         self._package = package_name(path)
         self.in_transformers = self._package.split(".")[0] == "transformers"
         self._following: set[Path] = {path}
@@ -298,6 +299,8 @@ class Walk(Annotations):
         path = path_of(target)
         if path:
             flow.bind(path, value)
+        if any(isinstance(atom, Symbol) and atom.name.split(".")[0] == "transformers" for atom in base):
+            self._shims.add(target.attr)
         for atom in base:
             info = (
                 atom.info if isinstance(atom, Instance) else atom.local_class if isinstance(atom, CacheObject) else None
@@ -544,6 +547,9 @@ class Walk(Annotations):
                 continue
             bound = alias.asname or alias.name
             qualified = f"{module}.{alias.name}"
+            if alias.name in self._shims and module.split(".")[0] == "transformers":
+                flow.bind(bound, UNKNOWN)
+                continue
             if module.split(".")[0] == "transformers":
                 flow.bind(bound, (Symbol(qualified),))
                 self._record_import(node, alias, qualified, bound, flow)
@@ -630,7 +636,7 @@ class Walk(Annotations):
             owner.qualname + "." if owner is not None else (self._function.qualname + "." if self._function else "")
         )
         info = self._known_function(node, prefix + node.name, owner)
-        info.releases = flow.releases
+        info.releases = self._not_skipped(node, flow)
         if owner is not None:
             owner.methods[node.name] = info
         flow.bind(node.name, (LocalFunction(info),))
@@ -639,6 +645,19 @@ class Walk(Annotations):
         return flow
 
     _exec_AsyncFunctionDef = _exec_FunctionDef
+
+    def _not_skipped(self, node: ast.FunctionDef | ast.AsyncFunctionDef, flow: Flow) -> ReleaseSet:
+        """The releases on which a test runs that ``skipif`` or ``skipUnless`` leaves out on others."""
+        left = flow.releases
+        for decorator in node.decorator_list:
+            if not isinstance(decorator, ast.Call) or not decorator.args or not isinstance(decorator.func, ast.Attribute):
+                continue
+            name = decorator.func.attr.lower()
+            if name in ("skipif", "skipunless"):
+                value = self.expression(decorator.args[0], flow, decorator)
+                if len(value) == 1 and isinstance(value[0], Truth):
+                    left = left & value[0].releases if name == "skipunless" else left - value[0].releases
+        return left
 
     def _known_function(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, owner: ClassInfo | None

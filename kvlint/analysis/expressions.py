@@ -111,6 +111,8 @@ class Expressions(Recorder):
     """Evaluates expressions under a flow. Calls and conditions are added by the classes built on this one."""
 
     _handlers: dict[type[ast.AST], Callable[..., Value]]
+    _shims: set[str]
+    """Names that the file itself puts into modules and classes of transformers."""
 
     def expression(self, node: ast.expr | None, flow: Flow, parent: ast.AST | None = None) -> Value:
         """The value of *node*; walks every sub-expression once."""
@@ -376,6 +378,11 @@ class Expressions(Recorder):
 
     def _attribute_kwargs(self, atom: ModelKwargs, name: str, node: ast.expr) -> Value:
         return (Member(atom, name),)
+
+    def _attribute_member(self, atom: Member, name: str, node: ast.expr) -> Value:
+        if isinstance(atom.of, PerRelease) and atom.name == "distribution" and name == "version":
+            return (atom.of,)
+        return UNKNOWN
 
     def _attribute_member_holder(self, atom: Atom, name: str, node: ast.expr) -> Value:
         return (Member(atom, name),)
@@ -679,6 +686,8 @@ class Expressions(Recorder):
         flow: Flow,
         parent: ast.AST | None,
     ) -> None:
+        if action == "load" and name in self._shims:
+            return
         kinds = (*INTERESTING, Model, Instance, SuperObject) if name.startswith("_") else INTERESTING
         if name not in DISTINCTIVE_MEMBERS and not any(isinstance(atom, kinds) for atom in base):
             return
@@ -773,6 +782,7 @@ Expressions._attribute_handlers = {
     PerRelease: Expressions._attribute_version,
     ModelKwargs: Expressions._attribute_kwargs,
     LegacyCache: Expressions._attribute_member_holder,
+    Member: Expressions._attribute_member,
     OutputDict: Expressions._attribute_member_holder,
     CacheLayers: Expressions._attribute_member_holder,
     GenerationConfigValue: Expressions._attribute_member_holder,

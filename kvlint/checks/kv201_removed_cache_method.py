@@ -48,6 +48,8 @@ class RemovedCacheMethod(Check):
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for missing in missing_members(facts, "method"):
             name = missing.use.name
+            if missing.use.action == "store":
+                continue
             yield self.finding(
                 facts,
                 missing.use.node,
