@@ -8,7 +8,20 @@ from collections.abc import Sequence
 from kvlint.analysis import layout
 from kvlint.analysis.layout import ONE, Axis, Dims, Factor, Lead, Scalar, Tensor, axis_size, divide, product, settle
 from kvlint.analysis.layout_roles import BATCH, HEAD_DIM, KV_HEADS, SEQUENCE, Strength
-from kvlint.analysis.layout_values import NOTHING, Append, Atom, Copies, Cut, Flag, Function, Items, Obj, Text, Value, tags_of
+from kvlint.analysis.layout_values import (
+    NOTHING,
+    Append,
+    Atom,
+    Copies,
+    Cut,
+    Flag,
+    Function,
+    Items,
+    Obj,
+    Text,
+    Value,
+    tags_of,
+)
 from kvlint.analysis.layout_walk import Env, LayoutWalk, join, text_of
 
 SHAPE_NAMES = ("shape",)

@@ -177,4 +177,4 @@ def subscript_part(value: Value, index: Value) -> str:
     return ""
 
 
-__all__ = ["FEATURES", "HEAD_DIM", "Append", "Attend", "Cut", "Expansion", "LengthRead", "Layouts", "StoredTensor", "is_heads", "layouts"]
+__all__ = ["FEATURES", "HEAD_DIM", "Append", "Attend", "Cut", "Expansion", "Layouts", "LengthRead", "StoredTensor", "is_heads", "layouts"]

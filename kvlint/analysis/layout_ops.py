@@ -216,6 +216,10 @@ class LayoutOps(LayoutEval):
             return self.inline(node, functions[0], arguments, keywords, env)
         if name in SDPA or name in FLASH:
             return self.function_call(node, name, arguments, keywords, env)
+        if len(callee) == 1 and isinstance(callee[0], Obj) and arguments:
+            owner, _, attribute = callee[0].key.rpartition(".")
+            if (owner, attribute) in self.attributes:
+                return self.module_call(node, owner, attribute, arguments, keywords)
         if PROJECTION.search(name) and arguments:
             return self.project(node, arguments[0], name)
         if ROTARY.search(name):

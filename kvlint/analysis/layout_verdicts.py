@@ -82,7 +82,7 @@ def combine(found: Sequence[Verdict]) -> Verdict:
 
 
 def append_verdict(layouts: Layouts, site: Append) -> Verdict:
-    new = [axis_verdict(layouts, tensor, site.axis) for tensor in site.new]
+    new = [axis_verdict(layouts, tensor, site.axis) for tensor in possible(layouts, site)]
     old = [axis_verdict(layouts, tensor, site.axis) for tensor in site.old]
     outcomes_new, outcomes_old = {item[0] for item in new}, {item[0] for item in old}
     for mine, other in ((new, outcomes_old), (old, outcomes_new)):
@@ -95,6 +95,15 @@ def append_verdict(layouts: Layouts, site: Append) -> Verdict:
         if kinds == {"right"} and "wrong" not in other:
             return Verdict(site, "right", mine[0][1], mine[0][2], mine[0][3])
     return Verdict(site, "undecided", tensor=site.new[0])
+
+
+def possible(layouts: Layouts, site: Append) -> tuple[Tensor, ...]:
+    """The alternatives for the new tensor that can be joined to the old one at all: those with as many axes."""
+    ranks = {layouts.settled(tensor).rank for tensor in site.old}
+    if len(ranks) != 1 or None in ranks:
+        return site.new
+    fitting = tuple(tensor for tensor in site.new if layouts.settled(tensor).rank in (None, *ranks))
+    return fitting or site.new
 
 
 def axis_verdict(layouts: Layouts, tensor: Tensor, index: int) -> tuple[str, str, Evidence | None, Tensor]:
@@ -117,7 +126,7 @@ def axis_verdict(layouts: Layouts, tensor: Tensor, index: int) -> tuple[str, str
     if evidence.role == SEQUENCE:
         return "right", SEQUENCE, evidence, tensor
     if is_heads(evidence.role) or evidence.role == HEAD_DIM:
-        if layouts.settled(tensor).rank == 4 or (evidence.role == HEAD_DIM and evidence.strength >= Strength.STRUCTURE):
+        if layouts.settled(tensor).rank == 4 or (evidence.role == HEAD_DIM and (index < 0 or evidence.strength >= Strength.STRUCTURE)):
             return "wrong", HEADS if is_heads(evidence.role) else HEAD_DIM, evidence, tensor
     return "undecided", evidence.role, evidence, tensor
 

@@ -11,33 +11,25 @@ import ast
 import re
 from collections.abc import Iterable, Sequence
 
-from kvlint.analysis.layout import Dims, Lead, Scalar, Size, Tensor, known_factor, product, settle
+from kvlint.analysis.layout import Dims, Lead, Scalar, Tensor, known_factor, settle
 from kvlint.analysis.layout_roles import (
     BATCH,
     FEATURES,
-    HEAD_DIM,
-    HEADS,
     SEQUENCE,
     RoleBook,
     Strength,
-    is_heads,
-    role_of,
-    role_of_name,
     roles_of,
 )
 from kvlint.analysis.layout_values import (
     MAX_ALTERNATIVES,
     NOTHING,
-    Append,
     Atom,
-    Copies,
     Flag,
     Function,
     Items,
     LengthRead,
     Obj,
     Site,
-    Text,
     Value,
     tags_of,
 )

@@ -1,0 +1,57 @@
+"""Well-known model configurations, read from ``rules/api/model_configs.toml``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+from kvlint.timeline import packaged_file
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConfig:
+    """The sizes of one released model. *kv_heads* is 0 for a model that caches latents instead of heads."""
+
+    name: str
+    pattern: str
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+
+    @property
+    def factor(self) -> str:
+        """By how much a size is over-counted with the query heads: ``8x``."""
+        return f"{self.heads // self.kv_heads}x" if self.kv_heads and self.heads % self.kv_heads == 0 else ""
+
+
+@cache
+def known_configs() -> tuple[tuple[re.Pattern[str], KnownConfig], ...]:
+    """The table, in its order: the more special names come first."""
+    text = packaged_file().with_name("model_configs.toml").read_text(encoding="utf-8")
+    found = []
+    for row in tomllib.loads(text)["model"]:
+        config = KnownConfig(row["name"], row["pattern"], row["layers"], row["heads"], row["kv-heads"], row["head-dim"], row["hidden"])
+        found.append((re.compile(config.pattern, re.IGNORECASE), config))
+    return tuple(found)
+
+
+def named_models(text: str) -> tuple[KnownConfig, ...]:
+    """The known models that a piece of code names."""
+    if not re.search(r"(?i)llama|mistral|mixtral|qwen|gpt2|gpt-2|opt-|bloom|falcon|gemma|phi|deepseek|smol|yi-|command", text):
+        return ()
+    found: list[KnownConfig] = []
+    rest = text
+    for pattern, config in known_configs():
+        if pattern.search(rest):
+            found.append(config)
+            rest = pattern.sub(" ", rest)
+    return tuple(found)

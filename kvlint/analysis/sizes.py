@@ -1,0 +1,614 @@
+"""Cache sizes: arithmetic and allocations that count heads, and which heads they count.
+
+Each function is read once, in order. An expression is a *quantity*: the kinds of its factors (layers, query heads, kv
+heads, head dim, bytes, ...) whatever the order and association, through local variables. A product that names a cache and
+counts query heads or the hidden size is a record; a group ratio that is applied to it later takes it back.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
+from kvlint.analysis.layout_walk import text_of
+from kvlint.analysis.model_configs import KnownConfig, named_models
+
+LAYERS, QUERY_HEADS, KV, DIM, DERIVED_DIM, HIDDEN = "layers", "query heads", "kv heads", "head dim", "derived head dim", "hidden size"
+BYTES, TOKENS, GROUP, NOPE, LATENT, NUMBER, OTHER = "bytes", "tokens", "group", "expanded head dim", "latent", "number", "other"
+WEAK_HEADS = "heads by a bare name"
+
+CACHE_WORD = re.compile(r"(?i)(?:^|[^a-z])kvs?(?:[^a-z]|$)|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_key|cache_(?:size|bytes|mem|gb|mb|gib)|[kv]_cache|key_cache|value_cache|kvcache")
+NOT_A_SIZE = re.compile(r"(?i)flop|param(?!eter)|activation|weight|mlp|attn_?matrix|score|proj|mask|index")
+PAST_WORD = re.compile(r"(?i)past_key|past_kv|past_k|past_v|key_cache|value_cache|k_cache|v_cache|kv_?cache|cache_[kv]|(?:^|_)pkv")
+LAYER_NAME = re.compile(r"(?i)(?:num|n)_?(?:hidden_|decoder_)?layers?$|^layers?$|^num_blocks$|^depth$|layer_num")
+BYTE_NAME = re.compile(r"(?i)byte|itemsize|element_size|dtype_size|precision|^width$|elem_size|dtype_width|bits")
+TOKEN_NAME = re.compile(r"(?i)seq|token|len|ctx|context|positions?$|batch|^b$|bsz")
+CONFIG_NAME = re.compile(r"(?i)(?:^|_)(?:cfg|conf|config|text_config|hf_config|model_config|text_cfg|llm_config|tc)$")
+ALLOCATE = frozenset({"zeros", "empty", "ones", "randn", "rand", "full", "zeros_like", "new_zeros", "new_empty"})
+STRONG_HEADS = frozenset({"num_attention_heads"})
+STRONG_HIDDEN = frozenset({"hidden_size"})
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """The kinds of the factors of a number. *below* are those it is divided by."""
+
+    kinds: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
+    strong: bool = False
+    """The query heads or the hidden size come from fields of a configuration."""
+    pending: tuple[int, ...] = ()
+    """Records that this number was made by: a group ratio takes them back."""
+    node: ast.expr | None = None
+    """Where the query heads or the hidden size were read."""
+    derived: ast.expr | None = None
+    """Where a head dim was derived from the hidden size."""
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRecord:
+    """One number or buffer that is sized with the wrong heads. *kind* is heads, hidden, mla or derived."""
+
+    kind: str
+    node: ast.expr
+    statement: ast.stmt
+    subject: str
+    reason: str
+    factor: str = ""
+    evidence: ast.AST | None = None
+
+
+@dataclass(slots=True)
+class Scope:
+    """What is known in one function (or in the module's own statements)."""
+
+    node: ast.AST
+    name: str
+    text: str
+    specific: bool
+    """The configuration belongs to one model, so what it lacks is right to be left out."""
+    models: tuple[KnownConfig, ...]
+    env: dict[str, Quantity] = field(default_factory=dict)
+    kv_names: list[ast.AST] = field(default_factory=list)
+    kv_used: bool = False
+    mla: int = 0
+    names_cache: bool = False
+
+
+class SizeReader:
+    """Reads the functions of a file."""
+
+    def __init__(self, tree: ast.Module, text: str, specific: bool) -> None:
+        self.tree = tree
+        self.lines = text.split("\n")
+        self.specific = specific
+        self.records: dict[int, SizeRecord] = {}
+        self.statement: ast.stmt = tree.body[0] if tree.body else ast.Pass()
+        self.class_name = ""
+
+    def run(self) -> list[SizeRecord]:
+        """Everything found, in order."""
+        for owner, node in functions_of(self.tree):
+            source = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
+            if not (CACHE_WORD.search(source) or PAST_WORD.search(source)):
+                continue
+            self.class_name = owner
+            docstring = ast.get_docstring(node) or ""
+            scope = Scope(node, node.name, source, self.is_specific(node), named_models(source))
+            scope.names_cache = bool(CACHE_WORD.search(node.name) or CACHE_WORD.search(owner) or CACHE_WORD.search(docstring))
+            for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                scope.env[arg.arg] = self.quantity_of_name(arg.arg, arg, scope, bare=True)
+            self.block(node.body, scope)
+        module = [item for item in self.tree.body if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+        source = "\n".join("\n".join(self.lines[item.lineno - 1 : item.end_lineno]) for item in module)
+        if module and CACHE_WORD.search(source):
+            self.class_name = ""
+            scope = Scope(self.tree, "", source, self.specific, named_models("\n".join(self.lines)))
+            self.block(module, scope)
+        self.prefix_classes()
+        self.head_dims_at_hand()
+        return [self.records[key] for key in sorted(self.records)]
+
+    def is_specific(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """True where the configuration is annotated with the class of one model."""
+        for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+            if CONFIG_NAME.search(arg.arg) and arg.annotation is not None:
+                name = text_of(arg.annotation) or (arg.annotation.value if isinstance(arg.annotation, ast.Constant) else "")
+                if isinstance(name, str) and name.endswith("Config") and name not in ("PretrainedConfig", "PreTrainedConfig", "AutoConfig", "ModelConfig"):
+                    return True
+        return self.specific
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def block(self, body: Sequence[ast.stmt], scope: Scope) -> None:
+        for statement in body:
+            self.statement = statement
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            if isinstance(statement, ast.Assign):
+                self.assign(statement, scope)
+            elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+                quantity = self.judge(statement.value, scope, target_name(statement.target))
+                scope.env[ast.unparse(statement.target)] = quantity
+            elif isinstance(statement, ast.AugAssign):
+                name = target_name(statement.target)
+                known = scope.env.get(ast.unparse(statement.target), Quantity())
+                quantity = self.judge(statement.value, scope, name)
+                if isinstance(statement.op, (ast.Div, ast.FloorDiv, ast.Mult)) and set(quantity.kinds) & {KV, GROUP}:
+                    self.take_back(known)
+            elif isinstance(statement, ast.If):
+                self.branches(statement, scope)
+            elif isinstance(statement, (ast.Return, ast.Expr)) and statement.value is not None:
+                self.judge(statement.value, scope, "")
+            else:
+                for child in ast.iter_child_nodes(statement):
+                    if isinstance(child, ast.expr):
+                        self.judge(child, scope, "")
+                for name in ("body", "orelse", "finalbody"):
+                    inner = getattr(statement, name, None)
+                    if isinstance(inner, list) and inner and isinstance(inner[0], ast.stmt):
+                        self.block(inner, scope)
+                for handler in getattr(statement, "handlers", ()):
+                    self.block(handler.body, scope)
+
+    def assign(self, statement: ast.Assign, scope: Scope) -> None:
+        target = statement.targets[0]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple) and len(target.elts) == len(statement.value.elts):
+            for item, value in zip(target.elts, statement.value.elts, strict=True):
+                scope.env[ast.unparse(item)] = self.judge(value, scope, target_name(item))
+            return
+        quantity = self.judge(statement.value, scope, target_name(target))
+        name = target_name(target)
+        if not quantity.kinds and isinstance(statement.value, (ast.Constant, ast.Call, ast.Subscript)):
+            named = self.quantity_of_name(name, target, scope, bare=True)
+            quantity = replace(named, numbers=quantity.numbers) if named.kinds and not named.kinds == (OTHER,) else quantity
+        for item in statement.targets:
+            scope.env[ast.unparse(item)] = quantity
+
+    def branches(self, statement: ast.If, scope: Scope) -> None:
+        """Both branches; a name that one of them gives the kv heads holds the kv heads."""
+        test = ast.unparse(statement.test)
+        self.judge(statement.test, scope, "")
+        is_mla = bool(re.search(r"deepseek_v[23]|kv_lora_rank|is_mla|use_mla", test)) and " not " not in f" {test} "
+        before = dict(scope.env)
+        scope.mla += is_mla
+        self.block(statement.body, scope)
+        scope.mla -= is_mla
+        after = scope.env
+        scope.env = dict(before)
+        self.block(statement.orelse, scope)
+        for name, quantity in after.items():
+            other = scope.env.get(name)
+            if other is None or KV in quantity.kinds and QUERY_HEADS in other.kinds:
+                scope.env[name] = quantity
+            elif other is not quantity and before.get(name) is other:
+                scope.env[name] = quantity if KV in quantity.kinds or QUERY_HEADS not in quantity.kinds else other
+
+    # -- quantities -------------------------------------------------------------------------------------------------
+
+    def judge(self, node: ast.expr, scope: Scope, target: str) -> Quantity:
+        """The quantity of an expression; products in it that size a cache become records."""
+        quantity = self.quantity(node, scope, target, top=True)
+        return quantity
+
+    def quantity(self, node: ast.expr, scope: Scope, target: str = "", top: bool = False) -> Quantity:
+        if isinstance(node, ast.BinOp):
+            return self.binary(node, scope, target, top)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            return self.named(node, scope)
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, int) and not isinstance(node.value, bool):
+                return Quantity((NUMBER,), numbers=(node.value,))
+            return Quantity()
+        if isinstance(node, ast.BoolOp):
+            return self.either([self.quantity(item, scope) for item in node.values])
+        if isinstance(node, ast.IfExp):
+            self.quantity(node.test, scope)
+            return self.either([self.quantity(node.body, scope, target, top), self.quantity(node.orelse, scope, target, top)])
+        if isinstance(node, ast.Call):
+            return self.call(node, scope, target)
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(part.value for part in node.values if isinstance(part, ast.Constant) and isinstance(part.value, str))
+            for part in node.values:
+                if isinstance(part, ast.FormattedValue):
+                    self.quantity(part.value, scope, text, top=True)
+            return Quantity()
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                name = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
+                self.quantity(value, scope, name, top=True)
+            return Quantity()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.quantity(child, scope, target, top=True)
+        return Quantity()
+
+    def either(self, options: list[Quantity]) -> Quantity:
+        """``a or b``, ``a if t else b``: the kv heads where one of them is, the config's head dim where one of them is."""
+        for kind in (KV, DIM):
+            for option in options:
+                if option.kinds == (kind,):
+                    return option
+        known = [option for option in options if option.kinds]
+        return known[0] if known else Quantity()
+
+    def named(self, node: ast.expr, scope: Scope) -> Quantity:
+        known = scope.env.get(ast.unparse(node))
+        name = text_of(node)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            name = node.slice.value
+        elif isinstance(node, ast.Subscript):
+            self.quantity(node.value, scope)
+            return Quantity()
+        if known is not None:
+            if KV in known.kinds:
+                scope.kv_used = True
+            return known
+        quantity = self.quantity_of_name(name, node, scope, bare=isinstance(node, ast.Name))
+        return quantity
+
+    def quantity_of_name(self, name: str, node: ast.AST, scope: Scope, bare: bool) -> Quantity:
+        """The kind that a field or a variable of this name is."""
+        expression = node if isinstance(node, ast.expr) else None
+        lowered = name.lower()
+        if lowered in ("qk_nope_head_dim", "v_head_dim", "qk_head_dim"):
+            return Quantity((NOPE,), node=expression)
+        if lowered in ("kv_lora_rank", "qk_rope_head_dim"):
+            return Quantity((LATENT,))
+        role = role_of_name(name)
+        if role == KV_HEADS:
+            scope.kv_names.append(node)
+            return Quantity((KV,))
+        if role == HEADS:
+            strong = name in STRONG_HEADS and not bare and self.from_config(node)
+            return Quantity((QUERY_HEADS,), strong=strong, node=expression)
+        if role == HEAD_DIM:
+            return Quantity((DIM,))
+        if lowered in ("hidden_size", "n_embd", "d_model", "hidden_dim", "embed_dim"):
+            return Quantity((HIDDEN,), strong=name in STRONG_HIDDEN and not bare and self.from_config(node), node=expression)
+        if LAYER_NAME.search(name):
+            return Quantity((LAYERS,))
+        if re.search(r"(?i)key_value_groups|n_rep$|group_size|num_groups|gqa", name):
+            return Quantity((GROUP,))
+        if BYTE_NAME.search(name):
+            return Quantity((BYTES,))
+        if TOKEN_NAME.search(name):
+            return Quantity((TOKENS,))
+        return Quantity((OTHER,))
+
+    def from_config(self, node: ast.AST) -> bool:
+        """True for ``config.x``, ``model.config.x``, ``config["x"]``."""
+        base = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+        if isinstance(node, ast.Call) and node.args:
+            base = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
+        return base is not None and bool(CONFIG_NAME.search(text_of(base)))
+
+    def call(self, node: ast.Call, scope: Scope, target: str) -> Quantity:
+        name = text_of(node.func)
+        if name in ("getattr", "get") and node.args:
+            keys = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+            options = [self.quantity_of_name(key, node, scope, bare=False) for key in keys[:1]]
+            options += [self.quantity(item, scope) for item in node.args if not isinstance(item, ast.Constant)]
+            return self.either(options)
+        if name in ("int", "float", "round", "ceil", "floor", "max", "min", "abs") and node.args:
+            return self.either([self.quantity(item, scope, target, top=True) for item in node.args])
+        if name in ALLOCATE and PAST_WORD.search(f"{target} {enclosing_names(self.statement)}"):
+            self.allocation(node, scope, target)
+            return Quantity()
+        text = " ".join(item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str))
+        for item in node.args:
+            self.quantity(item, scope, text or target, top=True)
+        for keyword in node.keywords:
+            self.quantity(keyword.value, scope, keyword.arg or "", top=True)
+        if isinstance(node.func, ast.Attribute):
+            self.quantity(node.func.value, scope, target, top=True)
+        return Quantity()
+
+    def binary(self, node: ast.BinOp, scope: Scope, target: str, top: bool) -> Quantity:
+        left, right = self.quantity(node.left, scope, target), self.quantity(node.right, scope, target)
+        if isinstance(node.op, (ast.Add, ast.Sub)):
+            if top:
+                for side, quantity in ((node.left, left), (node.right, right)):
+                    self.consider(side, quantity, scope, target)
+            if {NOPE, LATENT} >= set(left.kinds + right.kinds) and NOPE in left.kinds + right.kinds:
+                return Quantity((NOPE,), node=left.node or right.node)
+            pending = left.pending + right.pending
+            return Quantity((OTHER,), pending=pending)
+        if isinstance(node.op, ast.Mult):
+            result = self.times(left, right)
+        elif isinstance(node.op, (ast.Div, ast.FloorDiv)):
+            result = self.over(node, left, right)
+        else:
+            return Quantity((NUMBER,) if set(left.kinds + right.kinds) <= {NUMBER} else (OTHER,))
+        if (left.pending or right.pending) and set((*left.kinds, *right.kinds, *left.below, *right.below)) & {KV, GROUP}:
+            self.take_back(left)
+            self.take_back(right)
+        return self.consider(node, result, scope, target) if top else result
+
+    def times(self, left: Quantity, right: Quantity) -> Quantity:
+        return Quantity(
+            left.kinds + right.kinds,
+            left.below + right.below,
+            left.strong or right.strong,
+            left.pending + right.pending,
+            left.node or right.node,
+            left.derived or right.derived,
+            left.numbers + right.numbers,
+        )
+
+    def over(self, node: ast.BinOp, left: Quantity, right: Quantity) -> Quantity:
+        if HIDDEN in left.kinds and right.kinds == (QUERY_HEADS,) and left.kinds == (HIDDEN,):
+            strong = left.strong and right.strong
+            return Quantity((DERIVED_DIM,), strong=False, derived=node if strong else None)
+        if QUERY_HEADS in left.kinds and KV in right.kinds and len(left.kinds) == 1:
+            return Quantity((GROUP,))
+        return Quantity(left.kinds, left.below + right.kinds, left.strong, left.pending + right.pending, left.node, left.derived, left.numbers)
+
+    def take_back(self, quantity: Quantity) -> None:
+        for key in quantity.pending:
+            self.records.pop(key, None)
+
+    # -- verdicts ---------------------------------------------------------------------------------------------------
+
+    def consider(self, node: ast.expr, quantity: Quantity, scope: Scope, target: str) -> Quantity:
+        """Records a product that sizes a cache with the wrong heads."""
+        if not isinstance(node, ast.BinOp) or quantity.pending:
+            return quantity
+        kinds = list(quantity.kinds)
+        names = f"{target} {scope.name}"
+        if not (CACHE_WORD.search(target) or scope.names_cache) or NOT_A_SIZE.search(names):
+            return quantity
+        around = sum(kind in kinds for kind in (LAYERS, BYTES, TOKENS)) + (2 in quantity.numbers or 4 in quantity.numbers)
+        if NOPE in kinds and (KV in kinds or QUERY_HEADS in kinds) and LATENT not in kinds and (around or scope.mla):
+            return self.keep("mla", node, quantity, scope, "keys and values of every head, of a model that caches one latent a token")
+        if scope.mla and (KV in kinds or QUERY_HEADS in kinds) and (DIM in kinds or DERIVED_DIM in kinds) and around:
+            return self.keep("mla", node, quantity, scope, "keys and values of every head, of a model that caches one latent a token")
+        if KV in kinds or GROUP in quantity.below or KV in quantity.below:
+            scope.kv_used = True
+            if KV in kinds and DERIVED_DIM in kinds and quantity.derived is not None and not scope.specific and around:
+                return self.keep("derived", quantity.derived, quantity, scope, "")
+            return quantity
+        if QUERY_HEADS in quantity.below or GROUP in quantity.below:
+            return quantity
+        counts_heads = QUERY_HEADS in kinds and (DIM in kinds or DERIVED_DIM in kinds)
+        counts_hidden = HIDDEN in kinds and not counts_heads
+        if counts_heads or counts_hidden:
+            if around < (1 if counts_heads else 2):
+                return quantity
+            reason, factor = self.reason(quantity, scope)
+            if reason:
+                return self.keep("heads" if counts_heads else "hidden", node, quantity, scope, reason, factor)
+        model = self.numbers_of_model(quantity, scope)
+        if model is not None:
+            return self.keep("heads", node, quantity, scope, f"{model.name} has {model.heads} query and {model.kv_heads} kv heads", model.factor)
+        return quantity
+
+    def reason(self, quantity: Quantity, scope: Scope) -> tuple[str, str]:
+        """Why the number of query heads is known to be the wrong one, and by what factor; ("", "") where it is not."""
+        known = [model for model in scope.models if model.kv_heads]
+        if scope.models and all(model.kv_heads == model.heads for model in scope.models):
+            return "", ""
+        grouped = next((model for model in known if model.kv_heads != model.heads), None)
+        if grouped is not None and (quantity.strong or QUERY_HEADS in quantity.kinds):
+            return f"{grouped.name} has {grouped.heads} query and {grouped.kv_heads} kv heads", grouped.factor
+        if scope.kv_names and not scope.kv_used and not self.used_elsewhere(scope):
+            return "the number of kv heads is at hand and not used", ""
+        if quantity.strong and not scope.specific and not scope.kv_names:
+            return "a grouped-query model caches `num_key_value_heads` heads", ""
+        return "", ""
+
+    def used_elsewhere(self, scope: Scope) -> bool:
+        """True where the kv heads of the scope take part in arithmetic, a shape or a call."""
+        names = {text_of(node) if isinstance(node, ast.expr) else getattr(node, "arg", "") for node in scope.kv_names}
+        for node in ast.walk(scope.node):
+            if isinstance(node, (ast.BinOp, ast.Call, ast.Subscript)):
+                for child in ast.iter_child_nodes(node):
+                    child = child.value if isinstance(child, ast.keyword) else child
+                    if isinstance(child, (ast.Name, ast.Attribute)) and text_of(child) in names and not isinstance(node, ast.Call):
+                        return True
+                    if isinstance(node, ast.Call) and isinstance(child, (ast.Name, ast.Attribute)) and child is not node.func and text_of(child) in names:
+                        return True
+        return False
+
+    def numbers_of_model(self, quantity: Quantity, scope: Scope) -> KnownConfig | None:
+        """The grouped-query model near by whose layers, query heads and head dim are the numbers of the product."""
+        if not quantity.numbers or set(quantity.kinds) & {KV, GROUP}:
+            return None
+        line = self.statement.lineno
+        near = "\n".join(self.lines[max(0, line - 6) : (self.statement.end_lineno or line) + 1])
+        for model in named_models(f"{near}\n{scope.name}"):
+            numbers = list(quantity.numbers)
+            heads = model.heads in numbers and model.head_dim in numbers
+            hidden = model.hidden in numbers
+            if model.kv_heads and model.kv_heads != model.heads and model.layers in numbers and (heads or hidden):
+                return model
+        return None
+
+    def keep(self, kind: str, node: ast.expr, quantity: Quantity, scope: Scope, reason: str, factor: str = "") -> Quantity:
+        subject = "hidden_size" if kind == "hidden" else ast.unparse(quantity.node) if quantity.node is not None else ""
+        key = id(node)
+        self.records.setdefault(key, SizeRecord(kind, node, self.statement_of(node, scope), subject, reason, factor, quantity.node))
+        return replace(quantity, pending=(*quantity.pending, key))
+
+    def statement_of(self, node: ast.expr, scope: Scope) -> ast.stmt:
+        """The innermost statement that holds *node* (a head dim may have been derived before it is used)."""
+        if self.statement.lineno <= node.lineno <= (self.statement.end_lineno or 0):
+            return self.statement
+        holders = [
+            item
+            for item in ast.walk(scope.node)
+            if isinstance(item, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)) and item.lineno <= node.lineno <= (item.end_lineno or 0)
+        ]
+        return holders[-1] if holders else self.statement
+
+    def allocation(self, node: ast.Call, scope: Scope, target: str) -> None:
+        """``k_cache = torch.zeros(b, config.num_attention_heads, n, head_dim)``."""
+        sizes: list[ast.expr] = list(node.args)
+        if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+            sizes = list(sizes[0].elts)
+        quantities = [self.quantity(item, scope) for item in sizes]
+        kinds = [kind for quantity in quantities for kind in quantity.kinds]
+        if KV in kinds or QUERY_HEADS not in kinds or GROUP in kinds:
+            return
+        heads = next(quantity for quantity in quantities if QUERY_HEADS in quantity.kinds)
+        if QUERY_HEADS in [kind for quantity in quantities for kind in quantity.below] and len(heads.kinds) > 1:
+            return
+        reason, factor = self.reason(heads, scope)
+        if reason:
+            self.records.setdefault(id(node), SizeRecord("heads", node, self.statement, ast.unparse(heads.node) if heads.node else "", reason, factor, heads.node))
+
+    # -- classes that build a past for any model --------------------------------------------------------------------
+
+    def prefix_classes(self) -> None:
+        """``self.heads = config.num_attention_heads`` in a class that hands a past of that shape to a model."""
+        for cls in ast.walk(self.tree):
+            if not isinstance(cls, ast.ClassDef) or self.specific:
+                continue
+            given = handed_attributes(cls)
+            if not given:
+                continue
+            for item in cls.body:
+                if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and not self.is_specific(item):
+                    self.definitions(item, given)
+
+    # -- a head dim that is written down ----------------------------------------------------------------------------
+
+    def head_dims_at_hand(self) -> None:
+        """``config["hidden_size"] // config["num_attention_heads"]`` of a dict, or of a class of the file, that has ``head_dim``."""
+        dicts = {
+            text_of(node.targets[0])
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and has_key(node.value, "head_dim") and isinstance(node.targets[0], ast.Name)
+        }
+        classes = {node.name for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef) and node.name.endswith("Config") and declares(node, "head_dim")}
+        if not dicts and not classes:
+            return
+        for _, function in (*functions_of(self.tree), ("", self.tree)):
+            owned = set(dicts)
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+                    if arg.annotation is not None and text_of(arg.annotation) in classes:
+                        owned.add(arg.arg)
+            for statement in ast.walk(function):
+                if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)) and statement.value is not None:
+                    self.derived_in(statement, owned)
+
+    def derived_in(self, statement: ast.Assign | ast.AnnAssign | ast.Return | ast.Expr, owned: set[str]) -> None:
+        if statement.value is None or re.search(r"[\"'.]head_dim", ast.unparse(statement.value)):
+            return
+        for node in ast.walk(statement.value):
+            if not (isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Div))):
+                continue
+            sides = [(field_of(side), base_of(side)) for side in (node.left, node.right)]
+            if sides[0] == ("hidden_size", sides[1][1]) and sides[1][0] == "num_attention_heads" and sides[0][1] in owned:
+                self.records.setdefault(id(node), SizeRecord("derived", node, statement, "", f"`{sides[0][1]}` has `head_dim`"))
+
+    def definitions(self, function: ast.FunctionDef | ast.AsyncFunctionDef, given: set[str]) -> None:
+        scope = Scope(function, function.name, "", False, ())
+        for statement in ast.walk(function):
+            if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+                continue
+            target = statement.targets[0]
+            if not (isinstance(target, ast.Attribute) and text_of(target.value) == "self" and target.attr in given):
+                continue
+            quantity = self.quantity(statement.value, scope)
+            if quantity.kinds == (QUERY_HEADS,) and quantity.strong:
+                reason = "a grouped-query model caches `num_key_value_heads` heads"
+                self.records.setdefault(id(statement.value), SizeRecord("heads", statement.value, statement, ast.unparse(statement.value), reason))
+            elif quantity.kinds == (DERIVED_DIM,) and quantity.derived is not None:
+                self.records.setdefault(id(quantity.derived), SizeRecord("derived", quantity.derived, statement, "", ""))
+
+
+def has_key(node: ast.Dict, key: str) -> bool:
+    return any(isinstance(item, ast.Constant) and item.value == key for item in node.keys)
+
+
+def declares(cls: ast.ClassDef, name: str) -> bool:
+    """True where the class has the field: declared in its body, or assigned to ``self``."""
+    for node in ast.walk(cls):
+        if isinstance(node, ast.AnnAssign) and text_of(node.target) == name:
+            return True
+        if isinstance(node, ast.Assign) and any(isinstance(item, ast.Attribute) and item.attr == name for item in node.targets):
+            return True
+    return False
+
+
+def field_of(node: ast.expr) -> str:
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        return node.slice.value
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def base_of(node: ast.expr) -> str:
+    return text_of(node.value) if isinstance(node, (ast.Subscript, ast.Attribute)) else ""
+
+
+def handed_attributes(cls: ast.ClassDef) -> set[str]:
+    """Attributes of ``self`` that shape something which a method passes to a model as its past."""
+    found: set[str] = set()
+    for method in cls.body:
+        if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        taints: dict[str, set[str]] = {}
+        for statement in ast.walk(method):
+            if isinstance(statement, ast.Assign):
+                attributes = attributes_in(statement.value, taints)
+                for target in statement.targets:
+                    for name in ast.walk(target):
+                        if isinstance(name, ast.Name) and attributes:
+                            taints.setdefault(name.id, set()).update(attributes)
+        for node in ast.walk(method):
+            if isinstance(node, ast.Call):
+                for keyword in node.keywords:
+                    if keyword.arg in ("past_key_values", "cache"):
+                        found |= attributes_in(keyword.value, taints)
+                if text_of(node.func) in ("DynamicCache", "from_legacy_cache"):
+                    for item in node.args:
+                        found |= attributes_in(item, taints)
+    return found
+
+
+def attributes_in(node: ast.expr, taints: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Attribute) and isinstance(child.value, ast.Name) and child.value.id == "self":
+            found.add(child.attr)
+        elif isinstance(child, ast.Name):
+            found |= taints.get(child.id, set())
+    return found
+
+
+def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function with the name of its class."""
+    stack: list[tuple[str, ast.AST]] = [("", tree)]
+    while stack:
+        owner, node = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield owner, child
+                stack.append((owner, child))
+            elif isinstance(child, ast.ClassDef):
+                stack.append((child.name, child))
+            elif isinstance(child, ast.stmt):
+                stack.append((owner, child))
+
+
+def target_name(target: ast.expr) -> str:
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
+        return target.slice.value
+    return text_of(target)
+
+
+def enclosing_names(statement: ast.stmt) -> str:
+    """Names that the statement assigns to or passes its value under."""
+    names: list[str] = []
+    if isinstance(statement, ast.Assign):
+        names += [ast.unparse(target) for target in statement.targets]
+    for node in ast.walk(statement):
+        if isinstance(node, ast.keyword) and node.arg:
+            names.append(node.arg)
+    return " ".join(names)
