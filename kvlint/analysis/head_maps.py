@@ -1,0 +1,192 @@
+"""Maps from query heads to kv heads that take the remainder: ``k[:, h % n_kv]``.
+
+A remainder is a record when a single query head (a loop variable over the query heads, or a name for one) is taken modulo
+a number of kv heads and what comes out indexes keys or values. Divisibility tests and pairs of ``//`` and ``%`` that take
+one flat index apart are something else.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvlint.analysis.layout_roles import GROUP, HEADS, KV_HEADS, role_of_name
+from kvlint.analysis.layout_values import tags_of
+from kvlint.analysis.layout_walk import text_of
+
+ONE_HEAD = re.compile(r"(?i)^(?:h|hq|qh|hi|hd|h_idx|head|q_?head|query_?head|head_(?:idx|id|index|i|num)|i_?h|ih|off_hq?|pid_hq?|cur_head|head_q|off_head|start_h|h_q|q_head_(?:idx|id|index)|cur_head_id)$")
+STRIDE = re.compile(r"(?i)stride")
+STATE_STRIDE = re.compile(r"(?i)(?:^|_)[kv](?:[a-z]{0,2}|_?cache.*)(?:_|$)|key|value|_kv|kv_")
+ON_PURPOSE = re.compile(r"(?i)bug|wrong|bad|naive|incorrect|broken|tiled|modulo|interleav")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadMap:
+    """One remainder that picks a kv head."""
+
+    node: ast.BinOp
+    statement: ast.stmt
+    use: ast.expr
+    """Where the keys or values are indexed."""
+    group: str
+    """Code for the number of query heads that share a kv head, or "" where nothing in scope says it."""
+
+
+def head_maps(tree: ast.Module) -> list[HeadMap]:
+    """Every such map in a file, in order."""
+    found: list[HeadMap] = []
+    for scope in scopes(tree):
+        found.extend(maps_in(scope))
+    return sorted(found, key=lambda item: (item.node.lineno, item.node.col_offset))
+
+
+def scopes(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    """The statements of the module itself and of each function."""
+    yield [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.body
+
+
+def nodes_of(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """All nodes of a scope, without those of functions inside it."""
+    stack: list[ast.AST] = list(reversed(body))
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        stack.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
+    nodes = list(nodes_of(body))
+    remainders = [node for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
+    if not remainders:
+        return
+    divided = {
+        (ast.unparse(node.left), ast.unparse(node.right))
+        for node in nodes
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Div))
+    } | {
+        (ast.unparse(node.args[0]), ast.unparse(node.args[1]))
+        for node in nodes
+        if isinstance(node, ast.Call) and text_of(node.func) == "divmod" and len(node.args) == 2
+    }
+    ranges = loop_ranges(nodes)
+    compared = {id(node.left) for node in nodes if isinstance(node, ast.Compare)}
+    statements = [node for node in nodes if isinstance(node, ast.stmt)]
+    for node in remainders:
+        left, right = ast.unparse(node.left), ast.unparse(node.right)
+        if (left, right) in divided or id(node) in compared or not is_kv_count(node.right, nodes) or not is_one_head(node.left, ranges, nodes):
+            continue
+        statement = next(item for item in reversed(statements) if holds(item, node))
+        use = use_of(node, statement, nodes)
+        if use is not None:
+            yield HeadMap(node, statement, use, group_of(node, ranges, nodes))
+
+
+def holds(statement: ast.stmt, node: ast.AST) -> bool:
+    return any(child is node for child in ast.walk(statement))
+
+
+def loop_ranges(nodes: list[ast.AST]) -> dict[str, ast.expr]:
+    """Loop variables over ``range(n)`` with their n."""
+    found: dict[str, ast.expr] = {}
+    for node in nodes:
+        if isinstance(node, (ast.For, ast.comprehension)) and isinstance(node.target, ast.Name):
+            call = node.iter
+            if isinstance(call, ast.Call) and text_of(call.func) in ("range", "arange") and call.args:
+                found[node.target.id] = call.args[-1] if len(call.args) < 3 else call.args[1]
+    return found
+
+
+def is_kv_count(node: ast.expr, nodes: list[ast.AST]) -> bool:
+    """True for a number of kv heads: by its name, or as the size of an axis of keys or values."""
+    if role_of_name(text_of(node)) == KV_HEADS:
+        return True
+    definition = assigned(node, nodes) if isinstance(node, ast.Name) else node
+    if isinstance(definition, ast.Subscript) and isinstance(definition.value, ast.Attribute) and definition.value.attr == "shape":
+        return bool(tags_of(text_of(definition.value.value)) & {"key", "value", "kv"}) and isinstance(definition.slice, ast.Constant) and definition.slice.value in (1, 2)
+    return False
+
+
+def assigned(node: ast.expr, nodes: list[ast.AST]) -> ast.expr | None:
+    """The one value that a name is given in the scope."""
+    values = [
+        item.value for item in nodes if isinstance(item, ast.Assign) and any(ast.unparse(target) == ast.unparse(node) for target in item.targets)
+    ]
+    return values[0] if len(values) == 1 else None
+
+
+def is_one_head(node: ast.expr, ranges: dict[str, ast.expr], nodes: list[ast.AST]) -> bool:
+    """True for the number of a single query head, or for all of them (``torch.arange(n_q)``)."""
+    if isinstance(node, ast.Call) and text_of(node.func) == "arange" and node.args:
+        return role_of_name(text_of(node.args[-1])) == HEADS
+    if not isinstance(node, ast.Name):
+        return False
+    if node.id in ranges:
+        return role_of_name(text_of(ranges[node.id])) == HEADS or (bool(ONE_HEAD.search(node.id)) and role_of_name(text_of(ranges[node.id])) != KV_HEADS)
+    return bool(ONE_HEAD.search(node.id))
+
+
+def use_of(node: ast.BinOp, statement: ast.stmt, nodes: list[ast.AST]) -> ast.expr | None:
+    """Where the result indexes keys or values: at once, or through the name it is given."""
+    for item in nodes:
+        if isinstance(item, ast.Subscript) and indexes_state(item) and any(child is node for child in ast.walk(item.slice)):
+            return item
+        if isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult) and by_stride(item, lambda side: any(child is node for child in ast.walk(side))):
+            return item
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return None
+    name = statement.targets[0].id
+    if ON_PURPOSE.search(name):
+        return None
+
+    def mentions(side: ast.AST) -> bool:
+        return any(isinstance(child, ast.Name) and child.id == name for child in ast.walk(side))
+
+    for item in nodes:
+        if isinstance(item, ast.Subscript) and indexes_state(item) and mentions(item.slice):
+            return item
+        if isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult) and by_stride(item, mentions):
+            return item
+        if (
+            isinstance(item, ast.Call)
+            and text_of(item.func) in ("index_select", "take", "take_along_dim", "take_along_axis")
+            and any(mentions(arg) for arg in item.args)
+            and tags_of(text_of(item.func.value if isinstance(item.func, ast.Attribute) and len(item.args) == 2 else item.args[0])) & {"key", "value", "kv"}
+        ):
+            return item
+    return None
+
+
+def indexes_state(node: ast.Subscript) -> bool:
+    return bool(tags_of(text_of(node.value)) & {"key", "value", "kv"})
+
+
+def by_stride(node: ast.BinOp, mentions: object) -> bool:
+    """``kv_head * stride_kh``: pointer arithmetic into keys or values."""
+    for side, other in ((node.left, node.right), (node.right, node.left)):
+        name = text_of(other)
+        if STRIDE.search(name) and STATE_STRIDE.search(STRIDE.sub("", name)) and mentions(side):  # type: ignore[operator]
+            return True
+    return False
+
+
+def group_of(node: ast.BinOp, ranges: dict[str, ast.expr], nodes: list[ast.AST]) -> str:
+    """Code for the size of a group: a name of the scope that holds it, or the quotient of both counts."""
+    right = ast.unparse(node.right)
+    for item in nodes:
+        if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name) and isinstance(item.value, ast.BinOp):
+            if isinstance(item.value.op, ast.FloorDiv) and ast.unparse(item.value.right) == right and role_of_name(text_of(item.value.left)) == HEADS:
+                return item.targets[0].id
+    for item in nodes:
+        if isinstance(item, ast.Name) and role_of_name(item.id) == GROUP and re.search(r"(?i)rep|per_kv|key_value_groups", item.id):
+            return item.id
+    heads = ranges.get(node.left.id) if isinstance(node.left, ast.Name) else None
+    if heads is not None and role_of_name(text_of(heads)) == HEADS:
+        return f"({ast.unparse(heads)} // {right})"
+    return ""

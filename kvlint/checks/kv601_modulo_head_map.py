@@ -1,0 +1,47 @@
+"""Query heads mapped to kv heads with ``%`` instead of ``//``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts, Place
+from kvlint.analysis.head_maps import HeadMap, head_maps
+from kvlint.checks.base import Check
+from kvlint.findings import Applicability, Category, Finding, Fix, Origin
+from kvlint.rewriting import has_comment, is_plain, replace_node
+
+
+class ModuloHeadMap(Check):
+    """Reports remainders that pick the kv head of a query head."""
+
+    triggers = ("%",)
+    category = Category.SILENT
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        if facts.tree is None:
+            return
+        for found in head_maps(facts.tree):
+            place = Place(facts.target, frozenset(), found.statement, None, None)
+            start, _ = facts.span(found.use)
+            yield self.finding(
+                facts,
+                found.node,
+                place,
+                f"`{facts.source(found.node)}` gives neighbouring query heads different kv heads (0, 1, 0, 1, ...); those of a "
+                "group share one (0, 0, 1, 1, ...): wrong values, invisible with one kv head or as many as query heads",
+                releases=place.releases,
+                help=f"divide by the size of a group: `{replacement(facts, found)}`",
+                origin=Origin(start, "keys or values are indexed with it here"),
+                fix=fix_of(facts, found),
+            )
+
+
+def replacement(facts: Facts, found: HeadMap) -> str:
+    left = facts.source(found.node.left)
+    return f"{left} // {found.group or '(query heads // kv heads)'}"
+
+
+def fix_of(facts: Facts, found: HeadMap) -> Fix | None:
+    if not found.group or not is_plain(found.node.left) or has_comment(facts.source(found.node)):
+        return None
+    return Fix("Divide by the size of a group", Applicability.UNSAFE, (replace_node(facts, found.node, replacement(facts, found)),))
