@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import CallUse, Facts
@@ -73,15 +73,17 @@ class CacheConstructor(Check):
 
 
 def mistakes(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Iterator[Mistake]:
-    """What is wrong with the call on the releases in force, most telling first; at most one mistake an argument."""
-    if not in_force:
-        return
+    """What is wrong with the call on the releases in force, most telling first; on each release at most one
+    mistake an argument."""
+    told, left = ReleaseSet(0), in_force
     for judge in (dynamic_config, static_positional, quantized_backend, encoder_decoder_keywords):
         mistake = judge(facts, use, cls, in_force)
-        if mistake is not None and mistake.wrong & in_force:
-            yield mistake
-            return
-    yield from by_signature(facts, use, cls, in_force)
+        if mistake is not None and mistake.wrong & left:
+            yield replace(mistake, wrong=mistake.wrong - told)
+            told |= mistake.wrong
+            left -= mistake.wrong
+    for mistake in by_signature(facts, use, cls, in_force, left):
+        yield replace(mistake, wrong=mistake.wrong - told)
 
 
 def dynamic_config(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Mistake | None:
@@ -119,6 +121,14 @@ def static_positional(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet
             node,
             since,
             f"`StaticCache` takes at most four positional arguments, not {len(node.args)}: TypeError {{when}}",
+            "write `StaticCache(config=..., max_cache_len=...)`",
+            fix=static_fix(facts, use, in_force),
+        )
+    if use.keyword("max_cache_len") is not None:
+        return Mistake(
+            node,
+            since,
+            "the second positional argument of `StaticCache` is `max_cache_len`, which is given twice: TypeError {when}",
             "write `StaticCache(config=..., max_cache_len=...)`",
             fix=static_fix(facts, use, in_force),
         )
@@ -235,15 +245,17 @@ def encoder_decoder_keywords(facts: Facts, use: CallUse, cls: str, in_force: Rel
     )
 
 
-def by_signature(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Iterator[Mistake]:
-    """Arguments that the constructor's signature refuses: unknown keywords, too many positional ones, missing ones."""
+def by_signature(
+    facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet, left: ReleaseSet
+) -> Iterator[Mistake]:
+    """Arguments that the constructor's signature refuses on the releases *left*: unknown keywords, too many positional
+    ones, missing ones."""
     node = use.node
     unknown: dict[str, ReleaseSet] = {}
     too_many = ReleaseSet(0)
     missing: dict[str, ReleaseSet] = {}
     for releases, signature in facts.timeline.signatures(cls):
-        here = releases & in_force
-        if not here:
+        if not releases & left:
             continue
         for name in refused_keywords(signature, node):
             unknown[name] = unknown.get(name, ReleaseSet(0)) | releases
@@ -261,14 +273,16 @@ def by_signature(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> 
                 keyword_hint(cls, keyword.arg),
                 fix=drop_fix(facts, use, cls, keyword, in_force <= unknown[keyword.arg]),
             )
-    if too_many & in_force:
+    if too_many:
         yield Mistake(
             node, too_many, f"`{short}` takes fewer positional arguments: TypeError {{when}}", "name the arguments"
         )
-    elif missing:
-        name = sorted(missing)[0]
-        if missing[name] & in_force:
-            yield Mistake(node, missing[name], f"`{short}` needs `{name}`: TypeError {{when}}", f"pass `{name}=...`")
+    told = too_many
+    for name in sorted(missing):
+        if missing[name] & left - told:
+            wrong = missing[name] - told
+            yield Mistake(node, wrong, f"`{short}` needs `{name}`: TypeError {{when}}", f"pass `{name}=...`")
+            told |= wrong
 
 
 def refused_keywords(signature: Signature, node: ast.Call) -> list[str]:

@@ -82,6 +82,8 @@ class CropArgument(Check):
             return
         if argument.is_negative or use.place.caught & {"ValueError", "Exception"}:
             return
+        if argument.keyword == "tokens_to_remove" and argument.number is None:
+            return  # written for the new meaning; its sign is not to be seen
         if argument.number == 0:
             yield from self._zero(facts, use, cache)
             return
@@ -177,8 +179,11 @@ def crop_fix(facts: Facts, use: AttributeUse, cache: CacheObject, argument: Argu
         text = f"{receiver}.crop({facts.source(node)})"
         return Fix("Pass it by position", Applicability.SAFE, (minimal(facts.text, start, end, text),))
     source = facts.source(node)
-    prefix = f"{receiver}.get_seq_length() - "
-    if source.replace(" ", "").startswith(prefix.replace(" ", "")) and isinstance(node, ast.BinOp):
+    if (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub)
+        and ast.unparse(node.left) == f"{ast.unparse(use.value_node)}.get_seq_length()"
+    ):
         removed = facts.source(node.right)
         if not isinstance(node.right, ast.Constant):
             removed = parenthesised(removed, node.right)

@@ -134,7 +134,7 @@ class ClassRewrite:
 
     def edits(self) -> list[Edit] | None:
         bound = {item.use.bound for item in self.same if isinstance(item.use, ImportUse)}
-        if not self._all_mentions_known(bound):
+        if not self._all_mentions_known(bound) or (self.old in bound and self._new_name_is_taken()):
             return None
         edits: list[Edit] = []
         for item in self.same:
@@ -155,6 +155,22 @@ class ClassRewrite:
                 if not any(isinstance(item.use, SymbolUse) and item.use.quoted is node for item in self.same):
                     return False
         return True
+
+    def _new_name_is_taken(self) -> bool:
+        """True where the file gives the replacement's name to something else."""
+        assert self.facts.tree is not None
+        new = self.replacement.use
+        ours = {id(use.node) for use in self.facts.imports}
+        for node in ast.walk(self.facts.tree):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == new:
+                return True
+            if isinstance(node, ast.Name) and node.id == new and not isinstance(node.ctx, ast.Load):
+                return True
+            if isinstance(node, ast.arg) and node.arg == new:
+                return True
+            if isinstance(node, ast.alias) and id(node) not in ours and (node.asname or node.name) == new:
+                return True
+        return any(use.bound == new and use.qualified.rpartition(".")[2] != new for use in self.facts.imports)
 
     def _import_edit(self, use: ImportUse) -> list[Edit] | None:
         statement = use.statement
