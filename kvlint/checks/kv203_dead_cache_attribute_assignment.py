@@ -40,26 +40,27 @@ class DeadCacheAttributeAssignment(Check):
                 if use.name in ("key_cache", "value_cache")
                 else silent - silent
             )
-            life = silent | raising
-            wrong = use.place.releases & cache.when & life
-            if not wrong:
-                continue
-            only_raises = wrong <= raising
-            what = (
-                "AttributeError, the property has no setter,"
-                if only_raises
-                else f"{known.says}; it sets a plain attribute"
+            in_force = use.place.releases & cache.when
+            dead = (
+                f"assigning `{use.name}` of {describe(cache)} changes nothing {{when}}: {known.says}; "
+                "it sets a plain attribute"
             )
-            yield self.finding(
-                facts,
-                use.node,
-                use.place,
-                f"assigning `{use.name}` of {describe(cache)} changes nothing {{when}}: {what}"
-                if not only_raises
-                else f"`{use.name}` of {describe(cache)} cannot be assigned: {what} {{when}}",
-                releases=wrong,
-                life=raising if only_raises else silent,
-                category=Category.BREAKS if only_raises else Category.SILENT,
-                help=method_hint(f"{use.name}="),
-                origin=cache.origin,
+            refused = (
+                f"`{use.name}` of {describe(cache)} cannot be assigned: AttributeError, the property has no setter, {{when}}"
             )
+            for life, message, category in (
+                (silent - raising, dead, Category.SILENT),
+                (raising, refused, Category.BREAKS),
+            ):
+                if in_force & life:
+                    yield self.finding(
+                        facts,
+                        use.node,
+                        use.place,
+                        message,
+                        releases=in_force & life,
+                        life=life,
+                        category=category,
+                        help=method_hint(f"{use.name}="),
+                        origin=cache.origin,
+                    )

@@ -35,20 +35,21 @@ class SingularCacheKeyword(Check):
                 life = wrong_releases(facts, target.role, item.name)
                 wrong = life & use.place.releases
                 raising = raising_releases(facts, target.role, item.name)
-                raises = wrong <= raising
-                if not wrong or (raises and use.place.caught & {"TypeError", "ValueError", "Exception"}):
-                    continue
-                yield self.finding(
-                    facts,
-                    item.keyword,
-                    use.place,
-                    message(target, item.name, raises),
-                    releases=wrong,
-                    life=life & raising if raises else life - raising,
-                    help=f"the keyword is {keywords_text(facts, target.role, use.place.releases)}",
-                    category=Category.BREAKS if raises else Category.SILENT,
-                    fix=rename(facts, use, item, target),
-                )
+                for raises in (False, True):
+                    part = wrong & raising if raises else wrong - raising
+                    if not part or (raises and use.place.caught & {"TypeError", "ValueError", "Exception"}):
+                        continue
+                    yield self.finding(
+                        facts,
+                        item.keyword,
+                        use.place,
+                        message(target, item.name, raises),
+                        releases=part,
+                        life=life & raising if raises else life - raising,
+                        help=f"the keyword is {keywords_text(facts, target.role, use.place.releases)}",
+                        category=Category.BREAKS if raises else Category.SILENT,
+                        fix=rename(facts, use, item, target),
+                    )
 
 
 def wrong_releases(facts: Facts, role: str, keyword: str) -> ReleaseSet:
