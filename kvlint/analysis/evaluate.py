@@ -59,6 +59,7 @@ from kvlint.analysis.values import (
     Truth,
     Unknown,
     Value,
+    grown,
     join,
     literal,
     of_type,
@@ -74,6 +75,12 @@ IMPORT_LINE = re.compile(
 MAX_LOOP_DEPTH = 3
 MAX_HELPER_STATEMENTS = 12
 """A function that decides about the release is no longer than this."""
+WORTH_WALKING = re.compile(
+    r"[Cc]ache|CACHE|past|kv|KV|[Vv]ersion|VERSION|transformers|pretrained|[Gg]enerat|_mask\(|legacy|seen_tokens"
+    r"|MethodType|\bforward = |hook|ignore_keys|_length\(|\.crop\(|\.layers\b|getattr|hasattr|isinstance"
+)
+"""Words of which a function needs one to meet a cache by itself, or to teach others something that matters."""
+USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
     {
@@ -120,8 +127,12 @@ class Walk(Annotations):
         """Walks the module's statements, then its functions until nothing new is learnt."""
         self.survey_imports()
         self.run_module()
-        for info in self.functions:
+        for info in [item for item in self.functions if item.name == "__init__"]:
             self.run_function(info)
+        self.changed -= {lesson for lesson in self.changed if lesson[0] == "attribute"}
+        for info in self.functions:
+            if info.name != "__init__" and self._speaks_of_caches(info):
+                self.run_function(info)
         for _ in range(MAX_ROUNDS - 1):
             changed, self.changed = self.changed, set()
             again = [info for info in self.functions if self._concerned(info, changed)]
@@ -134,6 +145,18 @@ class Walk(Annotations):
                 self.run_module()
             for info in again:
                 self.run_function(info)
+
+    def _speaks_of_caches(self, info: FunctionInfo) -> bool:
+        """False for a function that can meet a cache only through what it is given; it is walked once that is known."""
+        if info.owner is not None and self.cache_base(info.owner) is not None:
+            return True
+        return WORTH_WALKING.search(self.function_text(info)) is not None
+
+    def function_text(self, info: FunctionInfo) -> str:
+        """The lines of a function."""
+        node = info.node
+        start = self.index.line_start(node.lineno)
+        return self.text[start : self.index.line_end(node.end_lineno or node.lineno)]
 
     def run_module(self) -> None:
         flow = self.block(self.tree.body, self.module_flow)
@@ -159,7 +182,8 @@ class Walk(Annotations):
         names = {key for kind, key in changed if kind in ("attribute", "return")}
         if not names:
             return False
-        return not names.isdisjoint(info.words)
+        text = self.function_text(info)
+        return any(name in text and re.search(rf"\b{re.escape(name)}\b", text) for name in names)
 
     def _module_concerned(self, changed: set[tuple[str, Any]]) -> bool:
         """True where the module's own statements call a function whose result has become known since."""
@@ -232,7 +256,7 @@ class Walk(Annotations):
         target = node.target
         if isinstance(target, ast.Name):
             value = self.lookup(target.id, flow)
-            flow.bind(target.id, self._added(value, added) if isinstance(node.op, ast.Add) else UNKNOWN)
+            flow.bind(target.id, grown(value, added) if isinstance(node.op, ast.Add) else UNKNOWN)
         elif isinstance(target, ast.Attribute):
             base = self.expression(target.value, flow, target)
             self.record_attribute(target, target.value, base, target.attr, "augmented", flow, node)
@@ -242,18 +266,6 @@ class Walk(Annotations):
             index = self.expression(target.slice, flow, target)
             self.record_subscript(target, base, index, "store", flow, node)
         return flow
-
-    def _added(self, value: Value, added: Value) -> Value:
-        """What ``name += added`` makes of a collection; unknown for anything else."""
-        if any(isinstance(atom, LegacyCache) for atom in value):
-            return value
-        collections = [atom for atom in value if isinstance(atom, (Items, Sequence))]
-        if not collections or len(collections) != len(value):
-            return UNKNOWN
-        parts = [item for atom in of_type(added, Items) for item in atom.items]
-        parts += [item for atom in of_type(value, Items) for item in atom.items]
-        parts += [atom.item for atom in (*of_type(value, Sequence), *of_type(added, Sequence))]
-        return (Sequence(join(*parts) if parts else UNKNOWN, is_tuple=all(atom.is_tuple for atom in collections)),)
 
     def assign(self, target: ast.expr, value: Value, flow: Flow, value_node: ast.expr | None) -> None:
         """Binds a target; unpacks where it is a tuple."""
@@ -313,7 +325,7 @@ class Walk(Annotations):
         merged = value if known is None else join(known, value)
         if merged != known:
             info.attributes[name] = merged
-            if any(isinstance(atom, LESSONS) for atom in merged):
+            if teaches(merged, known or ()):
                 self.changed.add(("attribute", name))
 
     def _assign_key(self, target: ast.Subscript, base: Value, index: Value, value: Value, flow: Flow) -> None:
@@ -428,7 +440,7 @@ class Walk(Annotations):
             merged = join(self._function.returns, value) if self._function.returns else value
             if merged != self._function.returns:
                 self._function.returns = merged
-                if any(isinstance(atom, LESSONS) for atom in merged):
+                if teaches(merged, ()):
                     self.changed.add(("return", self._function.name))
 
     def _exec_Raise(self, node: ast.Raise, flow: Flow) -> None:
@@ -883,7 +895,7 @@ class Walk(Annotations):
             for arg in info.parameters()
             if arg.arg in CACHE_NAMES or arg.arg in LOOSE_CACHE_NAMES or arg.arg.endswith("_cache")
         }
-        if not candidates:
+        if not candidates or USED_AS_CACHE.search(self.function_text(info)) is None:
             return {}
         found: dict[str, str] = {}
         for node in ast.walk(info.node):
@@ -910,6 +922,20 @@ def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
     if not any(isinstance(atom, LocalClass) for atom in value):
         return False
     return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)
+
+
+def teaches(value: Value, before: Value) -> bool:
+    """True where a value says something that can change what another function means."""
+    for atom in value:
+        if atom in before:
+            continue
+        if isinstance(atom, (Items, Sequence)):
+            items = atom.items if isinstance(atom, Items) else (atom.item,)
+            if any(teaches(item, ()) for item in items):
+                return True
+        elif isinstance(atom, LESSONS):
+            return True
+    return False
 
 
 def weakened(value: Value) -> Value:

@@ -222,8 +222,6 @@ class Facts:
     """The file imports another engine with caches of its own (vLLM, MLX, JAX, TensorFlow, llama.cpp, ...)."""
     in_transformers: bool = False
     """The file is part of the transformers package itself."""
-    own_members: frozenset[str] = frozenset()
-    """Names of members that classes of the file define and that are not transformers caches."""
     imports: tuple[ImportUse, ...] = ()
     symbols: tuple[SymbolUse, ...] = ()
     attributes: tuple[AttributeUse, ...] = ()

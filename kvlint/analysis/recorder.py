@@ -181,7 +181,6 @@ class Recorder:
             uses_transformers=self.uses_transformers,
             foreign_engine=self.foreign_engine,
             in_transformers=self.in_transformers,
-            own_members=self.own_members(),
             imports=tuple(records.imports.values()),
             symbols=tuple(records.symbols.values()),
             attributes=tuple(records.attributes.values()),
@@ -198,17 +197,6 @@ class Recorder:
             dependencies=tuple(self.dependencies),
             module_names=dict(self.module_flow.names),
         )
-
-    def own_members(self) -> frozenset[str]:
-        """Members that classes of the file define and that do not stand on a transformers cache."""
-        names: set[str] = set()
-        for info in self.classes:
-            if any(self.library.cache_class(base) for base in info.foreign_bases()):
-                continue
-            if any(base.startswith("transformers.") for base in info.foreign_bases()):
-                continue
-            names |= set(info.methods) | info.assigned
-        return frozenset(names)
 
 
 def path_of(node: ast.AST) -> str:

@@ -22,18 +22,6 @@ class FunctionInfo:
     """Parameter name -> join of the values that call sites in the file pass."""
     returns: Value = ()
     called: bool = False
-    _words: frozenset[str] | None = None
-
-    @property
-    def words(self) -> frozenset[str]:
-        """Every name and attribute name that the function mentions."""
-        if self._words is None:
-            self._words = frozenset(
-                node.attr if isinstance(node, ast.Attribute) else node.id
-                for node in ast.walk(self.node)
-                if isinstance(node, (ast.Attribute, ast.Name))
-            )
-        return self._words
 
     @property
     def name(self) -> str:

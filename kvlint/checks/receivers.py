@@ -85,7 +85,7 @@ def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
             cls = cache_class(facts, atom.name)
             if cls is not None:
                 return CacheObject(cls, when=atom.when, origin=atom.origin)
-    if use.name not in TELLING_MEMBERS or facts.foreign_engine or use.name in facts.own_members:
+    if use.name not in TELLING_MEMBERS or facts.foreign_engine or use.name in own_members(facts):
         return None
     if not all(isinstance(atom, (Unknown, NoneValue, CacheObject)) for atom in value):
         return None
@@ -94,6 +94,18 @@ def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
         named = next((atom for atom in value if isinstance(atom, CacheObject)), None)
         return named or CacheObject(CACHE, Certainty.NAMED, "name")
     return None
+
+
+def own_members(facts: Facts) -> frozenset[str]:
+    """Members that classes of the file define and that do not stand on a class of transformers."""
+    known = facts.memo.get("own members")
+    if not isinstance(known, frozenset):
+        names: set[str] = set()
+        for use in facts.classes:
+            if not any(base.startswith("transformers.") for base in use.info.foreign_bases()):
+                names |= set(use.info.methods) | use.info.assigned
+        known = facts.memo["own members"] = frozenset(names)
+    return known
 
 
 def cache_class(facts: Facts, qualified: str) -> str | None:
