@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kvlint.runtime.result import Verification
     from kvlint.runtime.verify import Options
 
-_CACHES = ("dynamic", "static", "quantized", "offloaded")
+_CACHES = ("dynamic", "static", "quantized", "offloaded", "offloaded-static")
 
 
 @click.command("verify")
@@ -95,6 +95,8 @@ def verify(
         _require_device(torch, device)
         if dtype != "auto" and not isinstance(getattr(torch, dtype, None), torch.dtype):
             raise click.UsageError(f"{dtype} is no dtype of torch (float32, bfloat16, float16)")
+        if random_weights and not full_size and device == "cpu":
+            torch.set_num_threads(1)  # handing out such small tensors takes longer than computing them
         source = Source(
             models[0] if models else "", random_weights, layers, max_hidden, device, dtype, attention,
             trust_remote_code, allow_pickle, seed, not full_size,

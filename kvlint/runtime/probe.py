@@ -28,7 +28,8 @@ class NoCache(RuntimeError):
 class Plan:
     """Sizes of a run: rows, prompt tokens, single steps, tokens of the chunk, left padding of the padded run's last row.
 
-    *cache* is "dynamic", "static", "quantized" or "offloaded".
+    *cache* is "dynamic", "static", "quantized", "offloaded" (dynamic) or "offloaded-static"; *only_non_sliding* is
+    ``offload_only_non_sliding``, None for the class's own default (False for the dynamic, True for the static cache).
     """
 
     batch: int = 2
@@ -40,6 +41,12 @@ class Plan:
     quantized_backend: str = "quanto"
     residual: int = 4
     seed: int = 0
+    only_non_sliding: bool | None = None
+
+    @property
+    def offloads(self) -> bool:
+        """True where layers leave the device between their forwards."""
+        return self.cache.startswith("offloaded")
 
     @property
     def tokens(self) -> int:
@@ -110,8 +117,16 @@ class Runner:
             return None
         if kind == "static":
             cache = transformers.StaticCache(config=self.config, max_cache_len=length)
-        elif kind == "offloaded":
-            cache = transformers.DynamicCache(config=self.config, offloading=True)
+        elif self.plan.offloads:
+            if self.device.type != "cuda":
+                raise NoCache("an offloaded cache needs a CUDA device: it prefetches on a stream of its own")
+            options: dict[str, Any] = {"config": self.config, "offloading": True}
+            if self.plan.only_non_sliding is not None:
+                options["offload_only_non_sliding"] = self.plan.only_non_sliding
+            if kind == "offloaded-static":
+                cache = transformers.StaticCache(max_cache_len=length, **options)
+            else:
+                cache = transformers.DynamicCache(**options)
         elif kind == "quantized":
             grouped = {} if self.plan.quantized_backend == "fp8" else {
                 "residual_length": self.plan.residual, "q_group_size": 16, "nbits": 4,
@@ -332,5 +347,14 @@ def _one_by_one(runner: Runner) -> tuple[Step, ...]:
 
 
 def clone(cache: Any) -> Any:
-    """An independent copy of *cache* (``copy.deepcopy``, which every cache class supports)."""
-    return copy.deepcopy(cache)
+    """An independent copy of *cache*. The prefetch stream of an offloaded cache cannot be copied: it is shared."""
+    owner = getattr(cache, "self_attention_cache", cache)
+    stream = vars(owner).pop("prefetch_stream", None)
+    try:
+        copied = copy.deepcopy(cache)
+    finally:
+        if stream is not None:
+            owner.prefetch_stream = stream
+    if stream is not None:
+        getattr(copied, "self_attention_cache", copied).prefetch_stream = stream
+    return copied

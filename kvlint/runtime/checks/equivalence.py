@@ -174,7 +174,9 @@ def generate(evidence: Evidence) -> Outcome:
         "return_dict_in_generate": True, "output_logits": True, "attention_mask": runner.torch.ones_like(ids),
         "disable_compile": True,
     }  # fmt: skip
-    implementation = {"static": "static", "offloaded": "offloaded"}.get(plan.cache)
+    implementation = {"static": "static", "offloaded": "offloaded", "offloaded-static": "offloaded_static"}.get(
+        plan.cache
+    )
     cached_options = {"cache_implementation": implementation} if implementation else {}
     with runner.torch.no_grad():
         cached = runner.model.generate(ids, use_cache=True, **options, **cached_options)

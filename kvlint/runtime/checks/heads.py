@@ -102,7 +102,7 @@ def head_map(evidence: Evidence) -> Outcome:
     """Query head h reads kv head h // (query heads / kv heads). With h % kv heads (also: keys tiled instead of
     interleaved) every shape is right, and it is wrong only where 1 < kv heads < query heads."""
     runner = evidence.runner
-    if evidence.plan.cache in ("quantized", "offloaded"):
+    if evidence.plan.cache == "quantized" or evidence.plan.offloads:
         return Outcome.not_applicable("keys are not held as plain tensors on the device")
     ids = runner.prompt(evidence.plan.prompt + 1)
     cache, _ = runner.fill(ids)

@@ -236,36 +236,36 @@ def _kept(step: Step, before: Snapshot, after: Snapshot) -> Iterable[tuple[str, 
 
 @check("states", needs=("runs",))
 def states(evidence: Evidence) -> Outcome:
-    """Linear and convolution layers keep states of one fixed size, with the batch first, that every step changes;
-    indexer keys [batch, tokens, dim] grow on axis 1 and keep their old rows."""
+    """Linear and convolution layers keep states of one fixed size, with the batch first, that steps change (the same
+    token twice may leave a short convolution as it was); indexer keys [batch, tokens, dim] keep their old rows."""
     problems: list[Problem] = []
     compared = 0
+    kept: set[int] = set()
+    changed: set[int] = set()
     for step in evidence.recording.steps[1:]:
         for index, (before, after) in enumerate(zip(step.before, step.after, strict=False)):
             previous = dict(before.states)
-            changed = False
             for name, new in after.states:
                 old = previous.get(name)
                 if old is None:
                     continue
                 compared += 1
                 if name == "indexer_keys":
-                    changed = True
                     if not bool((old[:, : step.start] == new[:, : step.start]).all()):
                         problems.append(Problem(index, "old indexer keys unchanged", f"changed in {step.name}"))
                     continue
+                kept.add(index)
                 if tuple(old.shape) != tuple(new.shape):
                     problems.append(
                         Problem(index, f"{name} of one size", f"{shape_text(old.shape)}, then {shape_text(new.shape)}")
                     )
                 elif new.shape[0] != evidence.plan.batch:
                     problems.append(Problem(index, f"{name}: {evidence.plan.batch} rows", shape_text(new.shape)))
-                else:
-                    changed = changed or not bool((old == new).all())
-            if previous and not changed and not problems:
-                problems.append(Problem(index, "states that a step changes", f"none changed in {step.name}"))
+                elif not bool((old == new).all()):
+                    changed.add(index)
     if not compared:
         return Outcome.not_applicable("no layer keeps states")
+    problems += [Problem(index, "states that steps change", "none changed") for index in sorted(kept - changed)]
     return Outcome.problems(problems, f"{compared} states compared")
 
 
@@ -308,7 +308,7 @@ def dtype_device(evidence: Evidence) -> Outcome:
     moment = _moment(evidence)
     if not moment.attending():
         return Outcome.not_applicable("no layer holds keys")
-    if evidence.plan.cache == "offloaded":
+    if evidence.plan.offloads:
         moment = Moment(moment.layers, moment.expected, moment.batch, moment.tokens, moment.dtype, None)
     return Outcome.problems(inspection.dtype_and_device(moment), str(evidence.runner.dtype))
 
