@@ -744,7 +744,7 @@ class Walk(Annotations):
         """What a small function says about the release when it is asked with these arguments; None for any other."""
         if info.owner is not None or len(info.node.body) > MAX_HELPER_STATEMENTS or self._asking:
             return None
-        if not any("version" in word.lower() for word in info.words):
+        if "version" not in ast.unparse(info.node).lower():
             return None
         if not all(isinstance(literal(value), (str, int)) for value in given.values()):
             return None
