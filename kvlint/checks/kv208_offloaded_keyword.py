@@ -32,22 +32,26 @@ class OffloadedKeyword(Check):
             return
         since = facts.timeline.matching(">=4.56")
         swallowed = since if cls == STATIC_CACHE else ReleaseSet(0)
-        silent = in_force <= swallowed
         short = cls.rpartition(".")[2]
         fix = None
         if in_force <= since and use.keyword("offloading") is None:
             fix = Fix("Rename to `offloading`", Applicability.SAFE, (keyword_edit(facts, keyword, "offloading"),))
         moved = "all layers but the sliding ones" if cls == STATIC_CACHE else "all layers"
-        yield self.finding(
-            facts,
-            keyword,
-            use.place,
-            f"`{short}` ignores `offloaded` {{when}}: nothing is offloaded"
-            if silent
-            else f"`{short}` takes no `offloaded`: TypeError {{when}}",
-            releases=in_force,
-            life=swallowed if silent else facts.timeline.all,
-            category=Category.SILENT if silent else Category.BREAKS,
-            help=f"the argument is `offloading` (4.56 and newer); it moves {moved} unless `offload_only_non_sliding` says otherwise",
-            fix=fix,
-        )
+        ignored = f"`{short}` ignores `offloaded` {{when}}: nothing is offloaded"
+        refused = f"`{short}` takes no `offloaded`: TypeError {{when}}"
+        for life, message, category in (
+            (swallowed, ignored, Category.SILENT),
+            (facts.timeline.all - swallowed, refused, Category.BREAKS),
+        ):
+            if in_force & life:
+                yield self.finding(
+                    facts,
+                    keyword,
+                    use.place,
+                    message,
+                    releases=in_force & life,
+                    life=life,
+                    category=category,
+                    help=f"the argument is `offloading` (4.56 and newer); it moves {moved} unless `offload_only_non_sliding` says otherwise",
+                    fix=fix,
+                )

@@ -30,9 +30,11 @@ class LegacyTupleBranch(Check):
                 continue
             cache = proven(use.value)
             wrong = life & use.place.releases
-            if cache is None or not wrong or use.owner_node.test is not use.node or not wrong == use.place.releases:
+            if cache is None or not wrong or use.owner_node.test is not use.node:
                 continue
             lost = is_lost(use)
+            if not lost and wrong != use.place.releases:
+                continue
             name = facts.source(use.subject)
             message = f"`{name}` is {describe(cache)}, never a tuple, {{when}}: "
             if lost:

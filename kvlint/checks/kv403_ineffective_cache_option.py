@@ -28,8 +28,8 @@ class IneffectiveCacheOption(Check):
             for finding in (
                 self._both(facts, settings),
                 self._without_cache(facts, settings),
-                self._max_cache_len(facts, settings),
-                self._unused_config(facts, settings),
+                *self._max_cache_len(facts, settings),
+                *self._unused_config(facts, settings),
                 self._legacy(facts, settings),
             ):
                 if finding is not None:
@@ -45,9 +45,9 @@ class IneffectiveCacheOption(Check):
         message: str,
         help: str,
         error: str = "",
-        life: ReleaseSet = NO_RELEASE,
+        life: ReleaseSet | None = None,
     ) -> Finding | None:
-        life = life or releases_of(facts.timeline, fact)
+        life = releases_of(facts.timeline, fact) if life is None else life
         wrong = life & settings.releases
         caught = settings.place.caught if settings.place is not None else frozenset()
         if not wrong or (error and caught & {error, "Exception"}):
@@ -84,52 +84,54 @@ class IneffectiveCacheOption(Check):
             "drop one of the two", life=facts.timeline.compare(">=", "4.45"),
         )
 
-    def _max_cache_len(self, facts: Facts, settings: Settings) -> Finding | None:
+    def _max_cache_len(self, facts: Facts, settings: Settings) -> Iterator[Finding | None]:
         option = settings.given("max_cache_len")
         if option is None or settings.kind in ("attribute", "dict"):
-            return None
+            return
+        refused = NO_RELEASE
         if settings.kind == "generate":
-            found = self._say(
+            refused = releases_of(facts.timeline, "max-cache-len-refused")
+            yield self._say(
                 facts, settings, option, "max-cache-len-refused",
                 "`generate` takes no `max_cache_len`: ValueError {when}",
                 "build the cache yourself: `StaticCache(config=model.config, max_cache_len=...)`", "ValueError",
             )
-            if found is not None:
-                return found
         if is_static(settings):
-            return self._say(
+            yield self._say(
                 facts, settings, option, "max-cache-len-unused",
                 "nothing reads `max_cache_len` {when}: the cache is as long as the call needs",
                 "build the cache yourself: `StaticCache(config=model.config, max_cache_len=...)`",
+                life=releases_of(facts.timeline, "max-cache-len-unused") - refused,
             )
-        if not decided(facts, settings):
-            return None
-        return self._say(
-            facts, settings, option, "max-cache-len-needs-static",
-            "`max_cache_len` has no effect {when}: only static caches read it",
-            'add `cache_implementation="static"`, or drop it',
-        )
+        elif decided(facts, settings):
+            yield self._say(
+                facts, settings, option, "max-cache-len-needs-static",
+                "`max_cache_len` has no effect {when}: only static caches read it",
+                'add `cache_implementation="static"`, or drop it',
+                life=releases_of(facts.timeline, "max-cache-len-needs-static") - refused,
+            )
 
-    def _unused_config(self, facts: Facts, settings: Settings) -> Finding | None:
+    def _unused_config(self, facts: Facts, settings: Settings) -> Iterator[Finding | None]:
         """``cache_config`` for something else than a quantized cache."""
         option = settings.given("cache_config")
         if option is None or settings.kind in ("attribute", "dict") or not decided(facts, settings):
-            return None
+            return
         named = settings.given("cache_implementation")
+        refused = NO_RELEASE
         if named is None:
             refused = releases_of(facts.timeline, "cache-config-needs-implementation")
-            if refused & settings.releases:
-                return self._say(
-                    facts, settings, option, "cache-config-needs-implementation",
-                    "`cache_config` without `cache_implementation`: ValueError {when}",
-                    'add `cache_implementation="quantized"`', "ValueError",
-                )
+            yield self._say(
+                facts, settings, option, "cache-config-needs-implementation",
+                "`cache_config` without `cache_implementation`: ValueError {when}",
+                'add `cache_implementation="quantized"`', "ValueError",
+            )
         elif not isinstance(named.value, str) or named.value == "quantized":
-            return None
-        return self._say(
+            return
+        yield self._say(
             facts, settings, option, "cache-config-for-quantized",
             "`cache_config` has no effect {when}: only quantized caches read it",
             'add `cache_implementation="quantized"`, or drop it',
+            life=releases_of(facts.timeline, "cache-config-for-quantized") - refused,
         )
 
     def _legacy(self, facts: Facts, settings: Settings) -> Finding | None:
