@@ -142,6 +142,11 @@ WORDS: dict[str, tuple[str, ...]] = {
         "cache_params",
         "past_key_values",
     ),
+    "KV309": (
+        "Attention",
+        "attention",
+        "attn",
+    ),
     "KV401": (
         "cache_implementation",
     ),
@@ -188,6 +193,9 @@ WORDS: dict[str, tuple[str, ...]] = {
         ".update(",
         "flash_attn_func",
         "scaled_dot_product_attention",
+    ),
+    "KV601": (
+        "%",
     ),
     "KV602": (
         "cat(",

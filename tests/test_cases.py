@@ -38,7 +38,7 @@ KINDS: dict[str, str] = {
     "mask-helper": "KV103 KV213",
     "subclass-init": "KV214",
     "subclass-partial": "KV214",
-    "attn-arity": "KV214 KV215",
+    "attn-arity": "KV309",
     "legacy-tuple": "KV301 KV302",
     "reorder-legacy": "KV303",
     "kw-singular": "KV304",

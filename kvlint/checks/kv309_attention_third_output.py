@@ -1,0 +1,68 @@
+"""An attention ``forward`` that still returns the past as its third output, where decoder layers unpack two."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts
+from kvlint.behaviour import attention_families, releases_of
+from kvlint.checks.base import Check
+from kvlint.checks.library_calls import LibraryCalled, library_called
+from kvlint.findings import Applicability, Edit, Finding, Fix
+from kvlint.releases import ReleaseSet
+from kvlint.rewriting import has_comment
+
+
+class AttentionThirdOutput(Check):
+    """Reports attention modules and patches that return three outputs."""
+
+    triggers = ("Attention", "attn", "attention")
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        if facts.in_transformers:
+            return
+        called = {id(item.info.node): item for item in library_called(facts) if item.role == "attention"}
+        for use in facts.returns:
+            function = use.place.function
+            item = called.get(id(function.node)) if function is not None else None
+            value = use.node.value
+            if item is None or item.elsewhere or not isinstance(value, ast.Tuple) or len(value.elts) != 3:
+                continue
+            if any(isinstance(element, ast.Starred) for element in value.elts):
+                continue
+            life = two_outputs(facts, item)
+            wrong = use.place.releases & life
+            if wrong:
+                yield self.finding(
+                    facts,
+                    use.node,
+                    use.place,
+                    f"`{item.shown}` returns three outputs and decoder layers unpack two {{when}}: ValueError, too many values to unpack",
+                    releases=wrong,
+                    life=life,
+                    help="return the attention output and the weights (or None); the cache is updated in place",
+                    fix=drop_third(facts, value) if use.place.releases <= life else None,
+                )
+
+
+def two_outputs(facts: Facts, item: LibraryCalled) -> ReleaseSet:
+    """Releases on which the layer around the module unpacks two outputs."""
+    families = attention_families()
+    owner = item.info.owner
+    bases = owner.foreign_bases() if owner is not None else []
+    named = [base.split(".")[2] for base in bases if base.startswith("transformers.models.") and base.count(".") >= 4]
+    if any(family in families.other for family in named):
+        return ReleaseSet(0)
+    if any(family in families.early for family in named):
+        return releases_of(facts.timeline, "attention-two-outputs-early")
+    return releases_of(facts.timeline, "attention-two-outputs")
+
+
+def drop_third(facts: Facts, value: ast.Tuple) -> Fix | None:
+    """Leaves the third output out."""
+    _, start = facts.span(value.elts[1])
+    _, end = facts.span(value.elts[2])
+    if has_comment(facts.text[start:end]):
+        return None
+    return Fix("Return two outputs", Applicability.UNSAFE, (Edit(start, end, ""),))
