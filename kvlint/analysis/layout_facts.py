@@ -101,8 +101,8 @@ def layouts(facts: Facts) -> Layouts:
     return known
 
 
-def interpret(facts: Facts) -> Layouts:
-    """Runs the interpreter over the functions that handle keys and values."""
+def interpret(facts: Facts, trace: bool = False) -> Layouts:
+    """Runs the interpreter over the functions that handle keys and values; with *trace* it keeps every binding."""
     libraries = {use.bound: use.qualified for use in facts.imports if use.bound}
     classes: dict[str, ast.ClassDef] = {}
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
@@ -123,6 +123,7 @@ def interpret(facts: Facts) -> Layouts:
     walk.reads = {}
     walk.copy_names = {}
     walk.copy_counts = {}
+    walk.trace = [] if trace else None
     tree = facts.tree
     if tree is not None:
         top = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))]

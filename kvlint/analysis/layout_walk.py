@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from kvlint.analysis.layout import Dims, Lead, Scalar, Tensor, known_factor, settle
 from kvlint.analysis.layout_roles import (
@@ -69,6 +70,16 @@ def merge(left: Env | None, right: Env | None) -> Env | None:
     return merged
 
 
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A name and the value it was given on a line; *inlined* when through a call with known arguments."""
+
+    line: int
+    name: str
+    value: Value
+    inlined: bool
+
+
 class LayoutWalk:
     """Shared state of the interpretation of one file. The calls of tensor operations are added by a class on top."""
 
@@ -100,6 +111,8 @@ class LayoutWalk:
         self.owner = ""
         self.target_text = ""
         self.pending: list[Function] = []
+        self.trace: list[Binding] | None = None
+        """Every value that a name is given, where somebody wants to know."""
         self._attribute_cache: dict[tuple[str, str], Scalar | None] = {}
         self._evaluating: set[tuple[str, str]] = set()
         for name, cls in classes.items():
@@ -270,6 +283,8 @@ class LayoutWalk:
         """Binds a target; a tensor takes on what the new name says of it."""
         if isinstance(target, ast.Name):
             env[target.id] = self.named(target.id, value)
+            if self.trace is not None:
+                self.trace.append(Binding(target.lineno, target.id, env[target.id], self.depth > 0))
             for key in [key for key in env if key.startswith((target.id + ".", target.id + "["))]:
                 del env[key]
             self.note_length(target.id, value, value_node)
