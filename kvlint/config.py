@@ -64,6 +64,11 @@ class Settings:
                         codes -= expand(selector)
         return codes, asked & codes
 
+    @property
+    def hidden_kinds(self) -> frozenset[str]:
+        """Kinds of findings that are counted, not listed."""
+        return frozenset(SHOWABLE) - frozenset(self.show)
+
     def fixable_codes(self) -> frozenset[str]:
         """Codes whose fixes may be applied."""
         codes, _ = resolve(self.fixable, (), self.unfixable)

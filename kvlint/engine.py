@@ -231,7 +231,7 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
         codes=candidate.codes,
         triggered=candidate.triggered,
         target=target,
-        fix=FixRequest(options.allowed, settings.fixable_codes()) if options.allowed else None,
+        fix=FixRequest(options.allowed, settings.fixable_codes(), settings.hidden_kinds) if options.allowed else None,
         fix_docstrings=settings.fix_docstrings,
         use_suppressions=options.use_suppressions,
         with_fixes=options.with_fixes,

@@ -36,10 +36,11 @@ KEPT_MODULES = 20
 
 @dataclass(frozen=True, slots=True)
 class FixRequest:
-    """Which fixes a run applies: by applicability and by rule."""
+    """Which fixes a run applies: by applicability, by rule, and not those of kinds of findings that are *hidden*."""
 
     allowed: frozenset[Applicability]
     fixable: frozenset[str]
+    hidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +285,7 @@ def rewrite_file(job: Job, fix: FixRequest, data: bytes, look: Look, timeline: T
     fixable = fix.fixable
     for _ in range(MAX_ROUNDS):
         offered = [
-            (item.region, choose(item.kept, item.silenced, fix.allowed, fixable) if item.region.fixable else ())
+            (item.region, choose(shown(item.kept, fix), item.silenced, fix.allowed, fixable) if item.region.fixable else ())
             for item in look.regions
         ]
         if not any(units for _, units in offered):
@@ -309,6 +310,11 @@ def rewrite_file(job: Job, fix: FixRequest, data: bytes, look: Look, timeline: T
     else:
         notices.append(f"{job.shown}: still changing after {MAX_ROUNDS} rounds of fixes; run again")
     return Rewrite(data, look, applied, tuple(notices))
+
+
+def shown(findings: Iterable[Finding], fix: FixRequest) -> list[Finding]:
+    """The findings that the report lists: what nobody sees is not changed either."""
+    return [finding for finding in findings if finding.category.value not in fix.hidden]
 
 
 def one_round(source: Source, offered: Sequence[tuple[Region, Sequence[Unit]]]) -> tuple[bytes, list[Unit], list[Unit]]:

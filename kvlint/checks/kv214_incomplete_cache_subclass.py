@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tokenize
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, ClassUse, Facts, FunctionUse
@@ -12,7 +13,6 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import cache_class
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
-from kvlint.rewriting import has_comment
 
 LENGTHS = ("get_seq_length", "get_mask_sizes")
 
@@ -147,15 +147,37 @@ def uses_layers(node: ast.AST) -> bool:
 
 
 def kwargs_fix(facts: Facts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Fix | None:
-    """Adds ``**kwargs`` behind the last parameter."""
-    arguments = node.args
-    nodes: list[ast.AST] = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *arguments.defaults]
-    nodes += [item for item in (*arguments.kw_defaults, arguments.vararg) if item is not None]
-    if not nodes:
+    """Adds ``**kwargs`` behind the last parameter, on a line of its own where that one has a line of its own."""
+    start, end = facts.span(node)
+    place = end_of_parameters(facts.text[start:end])
+    if place is None:
         return None
-    last = max(facts.span(item)[1] for item in nodes)
-    body = facts.span(node.body[0])[0]
-    between = facts.text[last:body]
-    if has_comment(between.partition(")")[0]):
-        return None
-    return Fix("Add `**kwargs`", Applicability.SAFE, (Edit(last, last, ", **kwargs"),))
+    first, last = start + place[0], start + place[1]
+    line = facts.text.rfind("\n", 0, first) + 1
+    indent = facts.text[line:first]
+    new = f",\n{indent}**kwargs" if line > start and not indent.strip() else ", **kwargs"
+    return Fix("Add `**kwargs`", Applicability.SAFE, (Edit(last, last, new),))
+
+
+def end_of_parameters(source: str) -> tuple[int, int] | None:
+    """Offsets of the first and behind the last character of the last parameter of a function; None where it has none."""
+    lines = source.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    depth, first, last, pending = 0, -1, -1, False
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        begin, stop = (starts[row - 1] + column for row, column in (token.start, token.end))
+        if token.type == tokenize.OP and token.string in ")]}":
+            depth -= 1
+            if depth == 0:
+                return (first, last) if last >= 0 else None
+        if depth == 1 and token.type == tokenize.OP and token.string == ",":
+            pending = True
+        elif depth >= 1 and token.type not in (tokenize.NL, tokenize.COMMENT):
+            first = begin if pending else first
+            last, pending = stop, False
+        if token.type == tokenize.OP and token.string in "([{":
+            depth += 1
+            pending = depth == 1 or pending
+    return None
