@@ -60,7 +60,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Neighbouring releases of one minor release on which every use does the same."""
+    """Neighbouring releases of one minor release on which every use does the same.
+
+    *label* is the minor release, or where that is in several pieces ``5.15.0`` and ``5.15.1-3``.
+    """
 
     label: str
     releases: ReleaseSet
@@ -121,9 +124,12 @@ class Compatibility:
             whole = list(members)
             for _, alike in groupby(whole, key=self.verdicts):
                 piece = ReleaseSet.of(*alike)
-                label = ranges(self.releases, piece, self.scope)[0] if len(piece) < len(whole) else ""
-                label = label or minor(self.releases[whole[0]])
-                found.append(Segment(label.replace(" to ", "-"), piece, *self.counts(piece.oldest)))
+                label = minor(self.releases[whole[0]])
+                if len(piece) < len(whole):
+                    label = self.releases[piece.oldest]
+                    if len(piece) > 1:
+                        label += f"-{self.releases[piece.newest].rpartition('.')[2]}"
+                found.append(Segment(label, piece, *self.counts(piece.oldest)))
         return found
 
     def verdicts(self, index: int) -> tuple[int, ...]:
