@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -69,6 +70,6 @@ def fixed(text: str, target: str = "latest", *, unsafe: bool = False, codes: Ite
         new = edited(text, merged_edits(units))
         if new == text:
             return text
-        compile(new, "fixed.py", "exec", dont_inherit=True)
+        ast.parse(new)
         text = new
     raise AssertionError(f"still changing after {MAX_ROUNDS} rounds:\n{text}")

@@ -378,8 +378,10 @@ def test_10_old_releases_in_one_place_keep_all() -> None:
     ("before", "after"),
     [
         (
-            "from transformers import StaticCache\nif a:\n    from transformers import StaticCache\n"
-            "    from transformers import HybridCache\n",
+            (
+                "from transformers import StaticCache\nif a:\n    from transformers import StaticCache\n"
+                "    from transformers import HybridCache\n"
+            ),
             "from transformers import StaticCache\nif a:\n    from transformers import StaticCache\n",
         ),
         (
