@@ -538,7 +538,8 @@ class LayoutOps(LayoutEval):
         if axis is None:
             return None
         if len(axis) != 1:
-            return tensor
+            key = "+".join(factor.key for factor in axis) + f"~{tensor.name}@{index}"
+            return layout.with_axis(tensor, index, (Factor(key, (1, (key,))),))
         return layout.with_axis(tensor, index, (self.cut_factor(axis[0]),))
 
     def axis_node(self, node: ast.Call, position: int) -> ast.expr | None:
