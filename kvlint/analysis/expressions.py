@@ -64,6 +64,7 @@ from kvlint.analysis.values import (
     Truth,
     Unknown,
     Value,
+    grown,
     join,
     literal,
     of_type,
@@ -319,7 +320,7 @@ class Expressions(Recorder):
         value = info.attribute(name)
         if value and not unknown(value):
             return value
-        if self.is_model_instance(info):
+        if self.is_model_instance(info) and not info.defines(name):
             inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
             if not isinstance(inherited[0], Member) or name in (
                 "generate",
@@ -533,7 +534,7 @@ class Expressions(Recorder):
         right = self.expression(node.right, flow, node)
         if isinstance(node.op, ast.Add):
             if any(isinstance(atom, (LegacyCache, Items, Sequence)) for atom in left):
-                return join(left, right) if any(isinstance(atom, LegacyCache) for atom in right) else left
+                return join(left, right) if any(isinstance(atom, LegacyCache) for atom in right) else grown(left, right)
         if isinstance(node.op, ast.Mult) and any(isinstance(atom, Items) for atom in left):
             item = join(*[item for atom in of_type(left, Items) for item in atom.items]) or UNKNOWN
             return (Sequence(item),)

@@ -101,7 +101,7 @@ class Guards(Calls):
     ) -> tuple[Flow | None, Flow | None]:
         if len(value) == 1 and isinstance(value[0], Truth):
             return self._split(flow, value[0].releases, test)
-        if value and all(isinstance(atom, (Truth, Literal)) for atom in value) and len(value) > 1:
+        if len(value) > 1 and self._differs_by_release(value):
             return self._split(flow, self._restricted_truth(value), test)
         if len(value) == 1 and isinstance(value[0], HasMember):
             yes = flow.copy()
@@ -132,6 +132,17 @@ class Guards(Calls):
             if not kept and value:
                 return None, no
         return (yes if yes.releases else None), no
+
+    def _differs_by_release(self, value: Value) -> bool:
+        """True for booleans of which each release knows one; several on the same release decide nothing."""
+        if not all(isinstance(atom, (Truth, Literal)) for atom in value):
+            return False
+        seen = ReleaseSet(0)
+        for atom in value:
+            if seen & atom.when & self.timeline.all:
+                return False
+            seen |= atom.when
+        return True
 
     def _restricted_truth(self, value: Value) -> ReleaseSet:
         """Where a value that differs by release is true."""

@@ -302,6 +302,20 @@ def join(*values: Value) -> Value:
     return tuple(atoms) if len(atoms) <= MAX_ALTERNATIVES else UNKNOWN
 
 
+def grown(value: Value, added: Value) -> Value:
+    """What ``value + added`` makes of a collection; unknown for anything else."""
+    if any(isinstance(atom, LegacyCache) for atom in value):
+        return value
+    collections = [atom for atom in value if isinstance(atom, (Items, Sequence))]
+    if not collections or len(collections) != len(value):
+        return UNKNOWN
+    parts = [item for atom in of_type(added, Items) for item in atom.items]
+    parts += [item for atom in collections if isinstance(atom, Items) for item in atom.items]
+    parts += [atom.item for atom in collections if isinstance(atom, Sequence)]
+    parts += [atom.item for atom in of_type(added, Sequence)]
+    return (Sequence(join(*parts) if parts else UNKNOWN, is_tuple=all(atom.is_tuple for atom in collections)),)
+
+
 def restrict(value: Value, releases: ReleaseSet) -> Value:
     """*value* as seen on *releases* only: alternatives that cannot occur there are gone."""
     kept: list[Atom] = []

@@ -88,7 +88,7 @@ def renaming_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Seq
     if edits is None:
         return None
     owner = item.info.owner
-    together = [other for other in hit if owner is not None and other.info.owner is owner]
+    together = [other for other in hit if owner is not None and other.info.owner is owner and not other.elsewhere]
     for other in together:
         name = next((arg for arg in other.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
         if name is None or rename_edits(facts, other, name, hit) is None:

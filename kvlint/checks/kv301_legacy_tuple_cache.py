@@ -17,7 +17,7 @@ from kvlint.rewriting import has_comment
 
 KEYWORDS = ("past_key_values", "cache", "past_key_value")
 NEEDS = "4.56"
-PROMISED = ("annotation", "isinstance")
+PROMISED = ("annotation", "isinstance", "slice")
 
 
 class LegacyTupleCache(Check):

@@ -59,10 +59,13 @@ class UnfilledCacheParameter(Check):
         for name in passed:
             life |= item.names[name]
         renamed = item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
-        fix = renaming_fix(facts, item, parameter, hit) if renamed else merging_fix(facts, item, parameter, passed)
+        fix = None
+        if not item.elsewhere:
+            fix = renaming_fix(facts, item, parameter, hit) if renamed else merging_fix(facts, item, parameter, passed)
+        node: ast.AST = item.patched.node if item.elsewhere and item.patched is not None else parameter
         return self.finding(
             facts,
-            parameter,
+            node,
             item.place,
             message,
             releases=wrong,
@@ -70,13 +73,13 @@ class UnfilledCacheParameter(Check):
             help=advice(parameter.arg, passed, renamed),
             category=Category.SILENT if loose else Category.BREAKS,
             fix=fix,
-            span=parameter_span(facts, parameter),
+            span=facts.span(node) if item.elsewhere else parameter_span(facts, parameter),
         )
 
     def _kwargs_findings(self, facts: Facts, called: list[LibraryCalled]) -> Iterator[Finding]:
         """Functions without a parameter for the cache that look it up in their ``**kwargs``."""
         for item in called:
-            if known_parameter(item.info) is None and item.info.node.args.kwarg is not None:
+            if known_parameter(item.info) is None and not item.elsewhere and item.info.node.args.kwarg is not None:
                 yield from self._key_findings(facts, item.info, item.info.node.args.kwarg.arg, item.names, item.shown)
 
     def _hook_findings(self, facts: Facts) -> Iterator[Finding]:

@@ -10,8 +10,8 @@ from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import arguments_of, is_none, target_of
-from kvlint.checks.kv305_unfilled_cache_parameter import required
-from kvlint.checks.library_calls import LibraryCalled, library_called
+from kvlint.checks.kv305_unfilled_cache_parameter import required, unfilled
+from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, library_called
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.rewriting import drop_keywords
 
@@ -57,12 +57,14 @@ class RemovedCachePosition(Check):
 
     def _parameter(self, facts: Facts, item: LibraryCalled) -> Finding | None:
         parameter = item.info.parameter(NAME)
-        if parameter is None or item.role not in ("layer", "attention", "prepare"):
+        if parameter is None or item.elsewhere or item.role not in ("layer", "attention", "prepare"):
             return None
         life = releases_of(facts.timeline, "cache-position-not-passed")
         wrong = life & item.place.releases
         missing = required(item.info, parameter)
         use = None if missing else first_need(item.info)
+        if use is not None and behind_the_past(item.info, use):
+            wrong = wrong - unfilled(facts, item)
         if not wrong or (not missing and use is None):
             return None
         if missing:
@@ -96,6 +98,17 @@ def first_need(info: FunctionInfo) -> ast.expr | None:
         if (isinstance(node, (ast.Attribute, ast.Subscript)) and is_parameter(node.value) and isinstance(node.ctx, ast.Load)) or (isinstance(node, ast.BinOp) and (is_parameter(node.left) or is_parameter(node.right))):
             needed = needed or node
     return needed
+
+
+def behind_the_past(info: FunctionInfo, need: ast.expr) -> bool:
+    """True where the use stands in a branch that is taken only with a cache, which KV305 says may never come."""
+    for node in ast.walk(info.node):
+        if isinstance(node, ast.If) and any(
+            isinstance(other, ast.Name) and other.id in CACHE_PARAMETERS for other in ast.walk(node.test)
+        ):
+            if any(other is need for statement in node.body for other in ast.walk(statement)):
+                return True
+    return False
 
 
 def is_parameter(node: ast.expr) -> bool:

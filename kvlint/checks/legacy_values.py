@@ -33,11 +33,9 @@ def is_pair(value: Value) -> bool:
 
 def describe_legacy(value: Value) -> str:
     """How messages call it."""
-    for atom in value:
-        if isinstance(atom, LegacyCache):
-            return "a tuple of keys and values"
-        if isinstance(atom, (Items, Sequence)):
-            if isinstance(atom, Items) and not atom.items:
-                return "an empty tuple" if atom.is_tuple else "an empty list"
-            return "a tuple" if atom.is_tuple else "a list"
-    return "a tuple"
+    if any(isinstance(atom, LegacyCache) for atom in value):
+        return "a tuple of keys and values"
+    collections = [atom for atom in value if isinstance(atom, (Items, Sequence))]
+    kind = "tuple" if all(atom.is_tuple for atom in collections) else "list"
+    empty = all(isinstance(atom, Items) and not atom.items for atom in collections)
+    return f"an empty {kind}" if empty else f"a {kind}"

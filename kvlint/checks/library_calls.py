@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kvlint.analysis.facts import AttributeUse, Facts, Place
 from kvlint.analysis.library import is_layer_class
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
-from kvlint.analysis.values import Instance, LocalClass, LocalFunction, Model, ModelLayers, Symbol, Unknown, of_type
+from kvlint.analysis.values import Certainty, Instance, LocalClass, LocalFunction, Model, ModelLayers, Symbol, Unknown, of_type
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
@@ -31,6 +31,8 @@ class LibraryCalled:
     shown: str
     encoder: bool = False
     """The class belongs to an encoder family, whose forward mostly runs without a cache."""
+    elsewhere: bool = False
+    """The function is defined in another file of the project; here it is put in its place."""
     patched: AttributeUse | None = field(default=None, compare=False)
 
 
@@ -40,8 +42,9 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
         return []
     found: dict[int, LibraryCalled] = {}
     for item in (*_methods(facts), *_patches(facts)):
-        found.setdefault(id(item.info.node), item)
-    return sorted(found.values(), key=lambda item: item.info.node.lineno)
+        key = item.patched.node if item.elsewhere and item.patched is not None else item.info.node
+        found.setdefault(id(key), item)
+    return sorted(found.values(), key=lambda item: item.place.statement.lineno)
 
 
 def kind_names(facts: Facts, kind: str) -> dict[str, ReleaseSet]:
@@ -166,7 +169,8 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
             for atom in of_type(use.assigned, LocalFunction):
                 item = _patched(facts, use, atom.info, places.get(id(atom.info.node), use.place))
                 if item is not None:
-                    found.append(item)
+                    here = id(atom.info.node) in places
+                    found.append(item if here else replace(item, elsewhere=True))
                     if item.role == "layer":
                         layer_patches.append(atom.info)
         else:
@@ -193,15 +197,17 @@ def _patched(facts: Facts, use: AttributeUse, info: FunctionInfo, place: Place) 
             names = class_names(facts, atom.name)
             if kind in ("model", "layer", "attention") and names:
                 encoder = is_encoder_family(facts, atom.name.rpartition(".")[2])
-                return LibraryCalled(info, place, kind, names, shown, encoder, use)
+                return LibraryCalled(info, place, kind, names, shown, encoder, patched=use)
             if is_layer_class(atom.name) and not facts.timeline.knows(atom.name):
                 return LibraryCalled(info, place, "attention", kind_names(facts, "attention"), shown, patched=use)
             return None
         if isinstance(atom, Model):
+            if atom.role == "model" and atom.certainty < Certainty.CONTEXT and not isinstance(use.value_node, ast.Name):
+                return None
             return LibraryCalled(info, place, atom.role, kind_names(facts, atom.role), shown, patched=use)
         if isinstance(atom, LocalClass):
             role, names, encoder = _class_role(facts, atom.info)
-            return LibraryCalled(info, place, role, names, shown, encoder, use) if role else None
+            return LibraryCalled(info, place, role, names, shown, encoder, patched=use) if role else None
     if all(isinstance(atom, (Unknown, ModelLayers)) for atom in use.value):
         role = role_by_parameters(info)
         if role:
@@ -219,9 +225,10 @@ def _replaced_class(facts: Facts, use: AttributeUse) -> Iterator[LibraryCalled]:
             continue
         for atom in of_type(use.assigned, LocalClass):
             forward = atom.info.methods.get("forward")
-            place = next((item.place for item in facts.functions if item.info is forward), use.place)
+            place = next((item.place for item in facts.functions if item.info is forward), None)
             if forward is not None:
-                yield LibraryCalled(forward, place, kind, names, f"{atom.info.name}.forward", patched=use)
+                shown = f"{atom.info.name}.forward"
+                yield LibraryCalled(forward, place or use.place, kind, names, shown, elsewhere=place is None, patched=use)
 
 
 def role_by_parameters(info: FunctionInfo) -> str:
