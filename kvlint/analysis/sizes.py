@@ -140,6 +140,12 @@ class SizeReader:
                 quantity = self.judge(statement.value, scope, name)
                 if isinstance(statement.op, (ast.Div, ast.FloorDiv, ast.Mult)) and set(quantity.kinds) & {KV, GROUP}:
                     self.take_back(known)
+                    known = replace(known, pending=())
+                if isinstance(statement.op, ast.Mult):
+                    known = self.times(known, quantity)
+                elif isinstance(statement.op, (ast.Div, ast.FloorDiv)):
+                    known = replace(known, below=(*known.below, *quantity.kinds))
+                scope.env[ast.unparse(statement.target)] = known
             elif isinstance(statement, ast.If):
                 self.branches(statement, scope)
             elif isinstance(statement, (ast.Return, ast.Expr)) and statement.value is not None:
