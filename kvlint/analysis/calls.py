@@ -572,7 +572,7 @@ class Calls(Expressions):
                 return (PerRelease(values),) if values is not None else UNKNOWN
             if any(isinstance(atom, CacheObject) for atom in first):
                 return (
-                    (LegacyCache("tuple"),) if name in ("tuple", "list") else (Sequence(self.item_value(first, node)),)
+                    (LegacyCache("tuple", next(of_type(first, CacheObject))),) if name in ("tuple", "list") else (Sequence(self.item_value(first, node)),)
                 )
             if any(isinstance(atom, Unknown) for atom in first):
                 return (Sequence(UNKNOWN, is_tuple=name == "tuple"),)

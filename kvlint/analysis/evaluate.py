@@ -43,6 +43,7 @@ from kvlint.analysis.values import (
     CacheObject,
     Certainty,
     Config,
+    Foreign,
     GenerationConfigValue,
     Instance,
     Items,
@@ -850,7 +851,7 @@ class Walk(Annotations):
         if any(isinstance(atom, LESSONS) for atom in passed):
             return join(tuple(atom for atom in passed if not isinstance(atom, Unknown)), optional)
         if arg.annotation is not None and not is_open_annotation(arg.annotation):
-            return join(annotated, optional) or UNKNOWN
+            return join(annotated or (Foreign(),), optional)
         if arg.arg in markers and not self.foreign_engine:
             certainty = Certainty.CONTEXT
             origin = self.origin(arg, f"a parameter that is used as a cache (`{markers[arg.arg]}`)")

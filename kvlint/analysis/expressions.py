@@ -423,7 +423,7 @@ class Expressions(Recorder):
                 return (LegacyCache("slice"),) if atom.certainty >= Certainty.CONTEXT else UNKNOWN
             return (LayerPair(atom, when=atom.when, origin=atom.origin),)
         if isinstance(atom, LegacyCache):
-            return (LegacyCache("slice"),) if isinstance(node.slice, ast.Slice) else (LayerPair(None),)
+            return (LegacyCache("slice"),) if isinstance(node.slice, ast.Slice) else (LayerPair(atom.of),)
         if isinstance(atom, LayerPair):
             if key in (0, 1, 2, 3):
                 return (
@@ -627,7 +627,7 @@ class Expressions(Recorder):
             if isinstance(atom, CacheObject):
                 parts.append((LayerPair(atom, origin=atom.origin),))
             elif isinstance(atom, LegacyCache):
-                parts.append((LayerPair(None),))
+                parts.append((LayerPair(atom.of),))
             elif isinstance(atom, CacheLayers):
                 if atom.part == "layers":
                     parts.append((CacheLayer(atom.cache, origin=atom.origin),))

@@ -14,6 +14,7 @@ from kvlint.analysis.values import (
     Atom,
     CacheObject,
     Certainty,
+    Foreign,
     HasMember,
     Instance,
     Items,
@@ -344,7 +345,7 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
         elif isinstance(atom, (LegacyCache, Items, Sequence, LayerPair)):
             if classes.has_tuple:
                 kept.append(atom)
-        elif isinstance(atom, Unknown):
+        elif isinstance(atom, (Unknown, Foreign)):
             if classes.caches:
                 kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))
             elif classes.has_tuple:

@@ -80,6 +80,14 @@ DISTINCTIVE_MEMBERS = frozenset(
         "update_ssm_state",
         "conv_states",
         "ssm_states",
+        "_update_causal_mask",
+        "_prepare_4d_causal_attention_mask_with_cache_position",
+        "_get_initial_cache_position",
+        "_extract_past_from_model_output",
+        "_get_cache",
+        "_temporary_reorder_cache",
+        "_supports_default_dynamic_cache",
+        "_cache_dependant_input_preparation",
     }
 )
 """Members that hardly any class but a transformers cache has."""

@@ -51,6 +51,11 @@ class Unknown(Atom):
 
 
 @dataclass(frozen=True, slots=True)
+class Foreign(Atom):
+    """An object that an annotation calls by a class which is none of transformers', as far as is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class NoneValue(Atom):
     """The constant None."""
 
@@ -142,6 +147,8 @@ class LegacyCache(Atom):
     """A tuple (or list) of per-layer key/value tuples, the format of transformers before its cache classes."""
 
     built: str = "tuple"
+    of: CacheObject | None = None
+    """The cache that it lists the items of (``list(cache)``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from kvlint.behaviour import helper_hint
 from kvlint.checks.base import Check
 from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding
+from kvlint.releases import ReleaseSet
 
 GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
 GENERATION = "transformers.generation"
@@ -25,7 +26,8 @@ AREAS = (
     "transformers.integrations.executorch",
     "transformers.modeling_flash_attention_utils",
 )
-HOOK_WORDS = ("cache", "past", "generation_mode", "_update_model_kwargs", "_expand_inputs")
+MASK_METHODS = ("_update_causal_mask", "_prepare_4d_causal_attention_mask_with_cache_position")
+HOOK_WORDS = ("causal_mask", "causal_attention_mask", "cache", "past", "generation_mode", "_update_model_kwargs", "_expand_inputs")
 
 
 class RemovedCacheHelper(Check):
@@ -91,6 +93,9 @@ class RemovedCacheHelper(Check):
             return
         if use.place.known_members or not on_model(use):
             return
+        if use.name in MASK_METHODS:
+            yield from self._mask_method(facts, use)
+            return
         lives = facts.timeline.member(GENERATION_MIXIN, use.name)
         if not lives:
             return
@@ -104,6 +109,21 @@ class RemovedCacheHelper(Check):
                 releases=wrong,
                 life=facts.timeline.all - lives,
                 help=helper_hint(f"{GENERATION_MIXIN}.{use.name}"),
+            )
+
+    def _mask_method(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:
+        """``model.model._update_causal_mask(...)``: the methods of single models that made masks."""
+        lives = mask_method_life(facts, use)
+        wrong = use.place.releases - lives
+        if lives and wrong:
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                f"models have no `{use.name}`: AttributeError {{when}}",
+                releases=wrong,
+                life=facts.timeline.all - lives,
+                help=helper_hint("transformers.modeling_attn_mask_utils"),
             )
 
     def _hook_override(self, facts: Facts, definition: FunctionUse) -> Iterator[Finding]:
@@ -136,6 +156,20 @@ def is_function_use(reference: SymbolReference) -> bool:
     """True for a use of an imported function or constant: its import is reported, which is where the program stops."""
     name = reference.qualified.rpartition(".")[2]
     return reference.through_import and not reference.is_import and not name.endswith(("Config", "Layer", "Wrapper", "Processor"))
+
+
+def mask_method_life(facts: Facts, use: AttributeUse) -> ReleaseSet:
+    """Releases on which the class (llama's where the class is not known) has the method."""
+    classes = [atom.cls for atom in use.value if isinstance(atom, Model) and atom.cls]
+    for atom in use.value:
+        if isinstance(atom, (Instance, SuperObject)):
+            classes += atom.info.foreign_bases()
+    found = ReleaseSet(0)
+    for cls in classes or ["transformers.models.llama.modeling_llama.LlamaModel"]:
+        for releases, names in facts.timeline.forward_keywords(facts.timeline.canonical(cls) or cls, "has"):
+            if use.name in names:
+                found |= releases
+    return found
 
 
 def in_area(facts: Facts, reference: SymbolReference) -> bool:

@@ -9,7 +9,7 @@ from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.values import STATIC_CACHE, CacheObject
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.receivers import MissingMember, describe, known_cache, missing_members
+from kvlint.checks.receivers import MissingMember, describe, missing_members, receiver
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.rewriting import attribute_edit, has_comment, minimal, parenthesised
 
@@ -54,7 +54,7 @@ class RemovedCacheAttribute(Check):
 
     def _uncalled(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:
         """``if cache.has_previous_state:`` where that is a method."""
-        cache = known_cache(use.value)
+        cache = receiver(facts, use)
         if use.name != "has_previous_state" or use.action != "load" or use.call is not None or cache is None:
             return
         life = releases_of(facts.timeline, "has-previous-state-method")

@@ -47,6 +47,7 @@ TELLING_MEMBERS = frozenset(
         "ssm_states",
         "update_conv_state",
         "update_ssm_state",
+        "has_previous_state",
     }
 )
 """Members by which even a merely well-named object gives itself away as a transformers cache."""
