@@ -19,7 +19,7 @@ from kvlint.findings import Origin
 STATE_WORDS = re.compile(r"(?i)(?:^|[^a-z])(?:k|v|kvs?|keys?|values?)(?:[^a-z]|$)|past|cache|qkv|_proj\b|n_?groups")
 OPERATION_WORDS = re.compile(
     r"\b(?:cat|concat|concatenate|hstack|vstack|stack|repeat|repeat_interleave|tile|expand|index_select|narrow|rearrange|einsum|"
-    r"scaled_dot_product_attention|flash_attn_func|memory_efficient_attention|update|shape|size|index_copy_|broadcast_to|transpose|view)\b"
+    r"scaled_dot_product_attention|flash_attn_func|memory_efficient_attention|update|shape|size|index_copy_|broadcast_to|transpose|view)\b|\[:|\[\.\.\."
 )
 
 

@@ -47,6 +47,9 @@ SAME_MODULE = re.compile(r"(?i)norm|dropout|rot|rope|identity|act_?fn|quant|^ln|
 ROTARY = re.compile(r"(?i)rot|rope|pos_emb|xpos|position_emb|alibi_scale|apply_pos")
 NEW_NAME = re.compile(r"(?i)new|cur|step|tok|next|now|latest|_t$|_i$|\d$|last|append|incoming|this|chunk|(?:^|_)one(?:_|$)")
 """Names of what is added to keys or values under their own name (``k = cat([k, k_new])``)."""
+HEADS_FIRST, SEQUENCE_FIRST = (BATCH, HEADS, SEQUENCE, HEAD_DIM), (BATCH, SEQUENCE, HEADS, HEAD_DIM)
+PROMISED = {"_shape": HEADS_FIRST, "transpose_for_scores": HEADS_FIRST, "_split_heads": HEADS_FIRST, "_reshape": SEQUENCE_FIRST}
+"""Helpers that attention classes of transformers have had under these names, and the axes of what they return."""
 SDPA = frozenset({"scaled_dot_product_attention", "sdpa", "scaled_dot_product_attention_mlx"})
 FLASH = frozenset({"flash_attn_func", "memory_efficient_attention"})
 
@@ -105,6 +108,9 @@ class LayoutOps(LayoutEval):
             own = self.own_method(base[0].key[:-5], name)
             if own is not None:
                 return self.inline(node, own, arguments, keywords, env)
+            promised = self.promised(node, base[0].key[:-5], name, arguments)
+            if promised is not None:
+                return promised
             return self.module_call(node, base[0].key[:-5], name, arguments, keywords)
         if len(base) == 1 and isinstance(base[0], Obj) and name == "update" and len(arguments) >= 2:
             return self.update_call(node, arguments, keywords)
@@ -133,6 +139,24 @@ class LayoutOps(LayoutEval):
                     return Function(item, owner, bound=not static)
             queue.extend(text_of(base) for base in cls.bases)
         return None
+
+    def promised(self, node: ast.Call, owner: str, name: str, arguments: list[Value]) -> Value | None:
+        """What the helpers of attention classes of transformers give, in a class that derives from one."""
+        order = PROMISED.get(name)
+        cls = self.classes.get(owner)
+        if order is None or cls is None or not arguments:
+            return None
+        bases = [self.libraries.get(text_of(base), "") for base in cls.bases]
+        found = next((base for base in bases if base.startswith("transformers.") and "Attention" in base), None)
+        if found is None or (name == "_split_heads" and not re.search(r"GPT2Attention|GPTNeoSelfAttention", found)):
+            return None
+        axes = []
+        for index, role in enumerate(order):
+            factor = known_factor(self.key(node), index)
+            self.book.note(factor.key, role, Strength.STRUCTURE, node, f"`{name}` of `{found.rpartition('.')[2]}` lays heads out so")
+            axes.append((factor,))
+        tags = frozenset(tag for atom in arguments[0] for tag in getattr(atom, "tags", ()))
+        return (Tensor(None, tuple(axes), tags=tags),)
 
     def update_call(self, node: ast.Call, arguments: list[Value], keywords: dict[str, Value]) -> Value:
         """``cache.update(k, v, layer)`` of something that is not known to be a transformers cache by these values."""
@@ -901,6 +925,8 @@ class LayoutOps(LayoutEval):
         if None not in ranks and len(ranks) == 1:
             pairs = list(zip(left.axes, right.axes, strict=True))
         elif None in ranks and not (left.open or right.open):
+            if is_plain_object(left) and is_plain_object(right) and left.lead is not None and right.lead is not None:
+                self.book.same_rank(left.lead.key, right.lead.key)
             pairs = []
             for index in (*range(5), *range(-5, 0)):
                 one, other = layout.axis_at(left, index), layout.axis_at(right, index)
@@ -937,6 +963,7 @@ class LayoutOps(LayoutEval):
             result = layout.unknown_tensor(key, tensor.name, tensor.tags - {"past"})
             tensor = settle(tensor, self.book.ranks)
             if tensor.lead is not None and not tensor.axes and not tensor.lead.drop:
+                self.book.same_rank(tensor.lead.key, key)
                 for index in (*range(5), *range(-5, 0)):
                     self.book.same(known_factor(tensor.lead.key, index).key, known_factor(key, index).key)
             return (result,)
@@ -1249,6 +1276,11 @@ def plain_axis(axis: Axis | None) -> Axis | None:
         return None
     others = tuple(factor for factor in axis if factor.kind != "copies")
     return others if len(others) == 1 else axis
+
+
+def is_plain_object(tensor: Tensor) -> bool:
+    """True where nothing but the identity of the tensor is known."""
+    return tensor.lead is not None and not tensor.axes and not tensor.lead.drop and tensor.lead.key != "?"
 
 
 def described(item: Scalar) -> str:

@@ -24,7 +24,9 @@ class Strength(IntEnum):
     """The code itself takes the axis for the number of tokens (``offset += keys.shape[2]``)."""
     CONSUMER = 2
     """What is done with the tensor only makes sense so (``scaled_dot_product_attention``, an einsum)."""
-    STRUCTURE = 3
+    NAMED = 3
+    """Its size is unpacked into a name that says so (``b, n_heads, s, head_dim = k.shape``)."""
+    STRUCTURE = 4
     """The code lays it out so (``view(b, s, heads, head_dim)``), or the library promises it."""
 
 
@@ -161,7 +163,7 @@ class RoleBook:
     parent: dict[str, str] = field(default_factory=dict)
     aligned: dict[str, set[str]] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
-    bad_ranks: set[str] = field(default_factory=set)
+    peers: dict[str, set[str]] = field(default_factory=dict)
 
     def note(self, key: str, role: str, strength: Strength, node: ast.AST | None, text: str) -> None:
         """Adds evidence for the factor *key*."""
@@ -198,6 +200,18 @@ class RoleBook:
         self.ranks[key] = rank
         for index in range(rank):
             self.same(f"{key}[{index}]", f"{key}[{index - rank}]")
+        for peer in sorted(self.peers.get(key, ())):
+            self.set_rank(peer, rank)
+
+    def same_rank(self, left: str, right: str) -> None:
+        """The two tensors have as many axes."""
+        if left == right:
+            return
+        self.peers.setdefault(left, set()).add(right)
+        self.peers.setdefault(right, set()).add(left)
+        for one, other in ((left, right), (right, left)):
+            if one in self.ranks:
+                self.set_rank(other, self.ranks[one])
 
     def resolve(self) -> Roles:
         """The roles that follow from everything noted."""
@@ -228,7 +242,7 @@ class Roles:
         if not items:
             return None, False
         top = max(item.strength for item in items)
-        best = [item for item in items if item.strength == top]
+        best = [item for item in items if item.strength == top or (top == Strength.STRUCTURE and item.strength == Strength.NAMED)]
         plain = {HEADS if is_heads(item.role) else item.role for item in best}
         if len(plain) > 1:
             return None, True

@@ -335,6 +335,7 @@ class LayoutWalk:
     def align_objects(self, left: str, right: str) -> None:
         if left == right:
             return
+        self.book.same_rank(left, right)
         for index in (*range(5), *range(-5, 0)):
             self.book.align(known_factor(left, index).key, known_factor(right, index).key)
 
@@ -413,7 +414,7 @@ class LayoutWalk:
                 roles = [BATCH, SEQUENCE, roles[2]]
         for item, name, role in zip(items, names, roles, strict=True):
             if role is not None and item.factor is not None and role != FEATURES:
-                self.book.note(item.factor.key, role, Strength.CONSUMER, name, f"its size is called `{text_of(name)}` here")
+                self.book.note(item.factor.key, role, Strength.NAMED, name, f"its size is called `{text_of(name)}` here")
 
     def note_length(self, name: str, value: Value, node: ast.expr | None) -> None:
         """``past_len = past.shape[2]``: the code takes this axis for the sequence."""

@@ -411,7 +411,7 @@ class SizeReader:
         """True where the kv heads of the scope take part in arithmetic, a shape or a call."""
         names = {text_of(node) if isinstance(node, ast.expr) else getattr(node, "arg", "") for node in scope.kv_names}
         for node in ast.walk(scope.node):
-            if isinstance(node, (ast.BinOp, ast.Call, ast.Subscript)):
+            if isinstance(node, (ast.BinOp, ast.Call, ast.Subscript, ast.Compare)):
                 for child in ast.iter_child_nodes(node):
                     child = child.value if isinstance(child, ast.keyword) else child
                     if isinstance(child, (ast.Name, ast.Attribute)) and text_of(child) in names and not isinstance(node, ast.Call):
