@@ -421,7 +421,7 @@ class Expressions(Recorder):
         if isinstance(atom, CacheObject):
             if isinstance(node.slice, ast.Slice):
                 return (LegacyCache("slice"),) if atom.certainty >= Certainty.CONTEXT else UNKNOWN
-            return (LayerPair(atom, when=atom.when, origin=atom.origin),)
+            return (LayerPair(atom, indexed=True, when=atom.when, origin=atom.origin),)
         if isinstance(atom, LegacyCache):
             return (LegacyCache("slice"),) if isinstance(node.slice, ast.Slice) else (LayerPair(atom.of),)
         if isinstance(atom, LayerPair):

@@ -108,6 +108,8 @@ class LayerPair(Atom):
     """What a legacy subscript or iteration of a cache (or of a legacy tuple) yields for one layer."""
 
     cache: CacheObject | None = None
+    indexed: bool = False
+    """From a subscript of the cache itself, which releases without ``__getitem__`` do not get past."""
 
 
 @dataclass(frozen=True, slots=True)

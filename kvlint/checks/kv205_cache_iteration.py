@@ -90,7 +90,7 @@ class CacheIteration(Check):
 
     def _of_layer(self, facts: Facts, use: IterationUse) -> Iterator[Finding]:
         """``for t in layer_past``: the third item is no tensor."""
-        pair = next((atom for atom in of_type(use.value, LayerPair) if atom.cache is not None), None)
+        pair = next((atom for atom in of_type(use.value, LayerPair) if atom.cache is not None and not atom.indexed), None)
         if pair is None or pair.cache is None or pair.cache.certainty < Certainty.CONTEXT or len(use.value) > 1:
             return
         triples = releases_of(facts.timeline, "iteration-triples")
