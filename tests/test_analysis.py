@@ -360,6 +360,17 @@ FLOW = """
     d = {"kv": DynamicCache()}
     d["kv"].key_cache  # KV202
     """,
+    class_in_a_function=FLOW
+    + """
+    def outer():
+        class Holder:
+            def __init__(self):
+                self.kv = DynamicCache()
+                self.kv.key_cache  # KV202
+            def read(self):
+                return self.kv.value_cache  # KV202
+        return Holder
+    """,
     async_function=FLOW
     + """
     async def f():

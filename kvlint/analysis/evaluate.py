@@ -128,11 +128,12 @@ class Walk(Annotations):
         """Walks the module's statements, then its functions until nothing new is learnt."""
         self.survey_imports()
         self.run_module()
-        for info in [item for item in self.functions if item.name == "__init__"]:
+        first = [item for item in self.functions if item.name == "__init__"]
+        for info in first:
             self.run_function(info)
         self.changed -= {lesson for lesson in self.changed if lesson[0] == "attribute"}
         for info in self.functions:
-            if info.name != "__init__" and self._speaks_of_caches(info):
+            if info not in first and (info.name == "__init__" or self._speaks_of_caches(info)):
                 self.run_function(info)
         for _ in range(MAX_ROUNDS - 1):
             changed, self.changed = self.changed, set()

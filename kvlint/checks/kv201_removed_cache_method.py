@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, CacheObject, Symbol
+from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, CacheObject, Symbol
 from kvlint.behaviour import broken_members, method_hint
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import ATTRIBUTE_ERRORS, MissingMember, describe, known_cache, missing_members
@@ -128,7 +128,9 @@ def from_legacy_fix(facts: Facts, missing: MissingMember, node: ast.Attribute, c
     if edit is None:
         return None
     name = facts.source(node.value)
-    return Fix(f"Call `{name}(...)` itself", Applicability.SAFE, (edit,))
+    # The constructor of an encoder-decoder cache takes neither None nor items without the cross-attention half.
+    safe = missing.cache.cls != ENCODER_DECODER_CACHE
+    return Fix(f"Call `{name}(...)` itself", Applicability.SAFE if safe else Applicability.UNSAFE, (edit,))
 
 
 def to_legacy_fix(facts: Facts, cache: CacheObject, node: ast.Attribute, call: ast.Call) -> Fix | None:
