@@ -82,12 +82,12 @@ def verify(
     if not everything and not models:
         raise click.UsageError("name a MODEL, or give --random-weights --all")
     from kvlint.runtime.environment import RuntimeUnavailable, load_torch, quiet
+    from kvlint.runtime.models import ModelUnavailable, Source, model_types
 
     try:
         torch = load_torch()
         quiet()
         from kvlint.runtime.checks.base import all_checks
-        from kvlint.runtime.models import ModelUnavailable, Source, model_types
         from kvlint.runtime.probe import Plan
         from kvlint.runtime.verify import Options
 

@@ -140,7 +140,7 @@ def _memory(device: str, dtype: str, tokens: int, windowed: bool, offloading: bo
     window = 512 if cuda else 16
     if windowed:
         types = ["sliding_attention", "full_attention"] * (layers // 2)
-        config = transformers.Gemma2Config(**common, sliding_window=window, layer_types=types)
+        config = transformers.Gemma3TextConfig(**common, sliding_window=window, layer_types=types)
     else:
         config = transformers.LlamaConfig(**common)
     torch.manual_seed(0)

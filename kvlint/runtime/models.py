@@ -221,10 +221,19 @@ def _pretrained(source: Source) -> Loaded:
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # the hub client, the loaders and remote code raise many types
-        hint = "" if source.allow_pickle or "safetensors" not in str(error) else " (--allow-pickle reads .bin weights)"
-        raise ModelUnavailable(f"cannot load {source.name}: {describe(error)}{hint}") from error
+        raise ModelUnavailable(f"cannot load {source.name}: {describe(error)}{_hint(error, source)}") from error
     model = model.to(source.device).eval()
     return Loaded(model, model.config, source.name, str(getattr(model.config, "model_type", "")))
+
+
+def _hint(error: Exception, source: Source) -> str:
+    """Which option lets through what was refused."""
+    text = str(error)
+    if "trust_remote_code" in text and not source.trust_remote_code:
+        return " (--trust-remote-code runs the model's own code)"
+    if "safetensors" in text and not source.allow_pickle:
+        return " (--allow-pickle reads other weight files)"
+    return ""
 
 
 def describe(error: BaseException, limit: int = 200) -> str:

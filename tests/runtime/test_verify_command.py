@@ -1,0 +1,175 @@
+"""``kvlint verify``: exit codes, outputs, and one clear line for everything that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kvlint.runtime.report import read_json, to_json, to_junit
+from kvlint.runtime.result import CheckResult, Status, Verification
+from kvlint.verify_commands import exit_code, verify
+from tests.runtime import broken
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(verify, list(arguments))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    broken.small_llama().model.save_pretrained(path)
+    return path
+
+
+def test_a_model_on_disk_is_loaded_by_the_real_loading_code(saved: Path, tmp_path: Path) -> None:
+    result = run(str(saved), "--json", str(tmp_path / "out.json"), "--junit", str(tmp_path / "out.xml"))
+    assert result.exit_code == 0, result.output
+    assert "head-map" in result.output
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert document["summary"] == {"passed": 1, "failed": 0, "unsupported": 0}
+    assert document["verifications"][0]["model_type"] == "llama"
+    suite = ElementTree.fromstring((tmp_path / "out.xml").read_text())[0]
+    assert suite.get("failures") == "0"
+
+
+def test_a_config_file_is_enough_for_random_weights(saved: Path) -> None:
+    result = run("--random-weights", str(saved / "config.json"), "--batch", "3", "--prompt-length", "9")
+    assert result.exit_code == 0, result.output
+    assert "16 tokens x 3 rows" in result.output
+
+
+def test_several_models_are_run_apart_and_counted(tmp_path: Path) -> None:
+    result = run("--random-weights", "llama", "rwkv", "--json", str(tmp_path / "out.json"))
+    assert result.exit_code == 0, result.output
+    assert "2 models: 1 passed, 1 unsupported" in result.output
+    names = [one.model for one in read_json((tmp_path / "out.json").read_text())]
+    assert names == ["llama", "rwkv"]
+
+
+def test_a_model_that_takes_too_long_is_ended() -> None:
+    result = run("--random-weights", "llama", "qwen3_next", "--limit", "1", "--new-tokens", "200")
+    assert "took longer than 1 s" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "name a MODEL"),
+        (["--all"], "--all needs --random-weights"),
+        (["llama", "--random-weights", "--check", "nonsense"], "no check is named nonsense"),
+        (["llama", "--random-weights", "--device", "warp"], "device warp cannot be used"),
+        (["llama", "--random-weights", "--dtype", "float99"], "no dtype of torch"),
+        (["/nowhere/at/all"], "cannot load /nowhere/at/all"),
+        (["/nowhere/at/all", "--random-weights"], "neither a model type, nor a config.json"),
+        (["rwkv", "--random-weights"], "takes no cache"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_a_line_with_exit_code_2(arguments: list[str], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+
+
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("[1, 2")
+    result = run("--random-weights", str(tmp_path / "config.json"))
+    assert result.exit_code == 2
+    assert "is no configuration" in " ".join(result.output.split())
+
+
+def test_pickled_weights_need_a_flag(tmp_path: Path) -> None:
+    import torch
+
+    model = broken.small_llama().model
+    model.config.save_pretrained(tmp_path)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    refused = run(str(tmp_path))
+    assert refused.exit_code == 2
+    assert "--allow-pickle" in refused.output
+    allowed = run(str(tmp_path), "--allow-pickle", "--check", "kv-heads")
+    assert allowed.exit_code == 0, allowed.output
+
+
+def test_remote_code_needs_a_flag(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}})
+    )
+    (tmp_path / "configuration_own.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+    result = run(str(tmp_path))
+    assert result.exit_code == 2
+    assert "--trust-remote-code" in result.output
+    assert not marker.exists()
+
+
+def test_without_the_runtime_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    result = run("--random-weights", "llama")
+    assert result.exit_code == 2
+    assert result.output.strip().count("\n") == 0
+    assert 'pip install "kvlint[runtime]"' in result.output
+
+
+def test_an_old_release_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    monkeypatch.setattr(transformers, "__version__", "4.55.4")
+    result = run("--random-weights", "llama")
+    assert result.exit_code == 2
+    assert "needs transformers 4.56 or newer, found 4.55.4" in result.output
+
+
+def test_a_plot_is_drawn_or_its_package_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = run("--random-weights", "llama", "--check", "kv-heads", "--plot", str(tmp_path / "out.png"))
+    assert result.exit_code == 2
+    assert 'pip install "kvlint[plot]"' in result.output
+
+
+def test_the_plot_is_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = run("--random-weights", "gemma2", "--check", "kv-heads", "--plot", str(tmp_path / "out.png"))
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    result = run("--random-weights", "llama", "--check", "kv-heads", "--json", str(tmp_path / "no" / "out.json"))
+    assert result.exit_code == 2
+    assert "cannot write" in result.output
+
+
+FAILED = CheckResult("head-map", Status.FAILED, "KV601", "[2, 3]", "[1, 3]", "Why it matters.", (0, 1))
+SOUND = Verification("m", "llama", "dynamic", checks=(CheckResult("kv-heads", Status.PASSED),))
+
+
+def test_exit_codes_are_those_of_the_linter() -> None:
+    failed = replace(SOUND, checks=(*SOUND.checks, FAILED))
+    unsupported = replace(SOUND, checks=(), unsupported="no cache")
+    assert exit_code((SOUND,)) == 0
+    assert exit_code((SOUND, failed)) == 1
+    assert exit_code((unsupported,)) == 2
+    assert exit_code((SOUND, unsupported)) == 0
+
+
+def test_json_is_read_back_unchanged() -> None:
+    one = replace(SOUND, checks=(FAILED,))
+    assert read_json(to_json([one, SOUND])) == (one, SOUND)
+
+
+def test_junit_names_the_code_and_explains() -> None:
+    suite = ElementTree.fromstring(to_junit([replace(SOUND, checks=(FAILED,))]))[0]
+    case = suite[0]
+    assert case.get("name") == "KV601 head-map"
+    failure = case.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "layer 0, 1: expected [2, 3], found [1, 3]"
+    assert failure.text == "Why it matters."
