@@ -115,7 +115,7 @@ class Walk(Annotations):
         self._closures: dict[int, Flow] = {}
         self._loop_depth = 0
         self._breaks: list[list[Flow]] = []
-        self._missing: list[ReleaseSet] = []
+        self._missing: list[ReleaseSet | None] = []
         self._asking = False
         self._shims = set()
         self._package = package_name(path)
@@ -485,7 +485,7 @@ class Walk(Annotations):
         before = flow.copy()
         names = {name for handler in node.handlers if is_guard(handler, node) for name in handler_names(handler)}
         caught, self._caught = self._caught, self._caught | frozenset(names)
-        self._missing.append(ReleaseSet(0))
+        self._missing.append(None)
         after_body = self.block(node.body, flow)
         missing = self._missing.pop()
         self._caught = caught
@@ -496,7 +496,7 @@ class Walk(Annotations):
         for handler in node.handlers:
             start = partial.copy() if partial is not None else before.copy()
             start.releases = before.releases
-            if missing and self._decided(handler, node):
+            if missing is not None and self._decided(handler, node):
                 start.releases = before.releases & missing
                 start.names = dict(before.names)
             if handler.name:
@@ -518,10 +518,11 @@ class Walk(Annotations):
         return bool(handler_names(handler) & (IMPORT_ERRORS | ATTRIBUTE_ERRORS)) and len(node.body) <= 6
 
     def note_missing(self, releases: ReleaseSet, flow: Flow, errors: frozenset[str]) -> None:
-        """Inside a ``try`` that handles the error: the rest of its body runs only where the name exists."""
-        if self._missing and self._caught & errors:
+        """Inside a ``try`` that handles the error: the rest of its body runs only where the name exists, its handler
+        only where it does not (nowhere, where every release in force has it)."""
+        if self._missing and self._caught & errors and releases:
             gone = flow.releases & releases
-            self._missing[-1] |= gone
+            self._missing[-1] = (self._missing[-1] or ReleaseSet(0)) | gone
             flow.releases = flow.releases - gone
 
     def note_missing_member(self, base: Value, name: str, flow: Flow) -> None:
