@@ -179,7 +179,7 @@ class SizeReader:
         """Both branches; a name that one of them gives the kv heads holds the kv heads."""
         test = ast.unparse(statement.test)
         self.judge(statement.test, scope, "")
-        is_mla = bool(re.search(r"deepseek_v[23]|kv_lora_rank|is_mla|use_mla", test)) and " not " not in f" {test} "
+        is_mla = bool(re.search(r"deepseek_v[23]|kv_lora_rank|is_mla|use_mla", test)) and not re.search(r"^not |is None|not in |!=|== 0", test)
         before = dict(scope.env)
         scope.mla += is_mla
         self.block(statement.body, scope)
