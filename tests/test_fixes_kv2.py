@@ -464,6 +464,24 @@ def test_14_same_spelling(text: str) -> None:
     ("x = len(c.key_cache)", "x = len(c.layers)"),
     ("x = EncoderDecoderCache(cross_attention_cache=a, self_attention_cache=b)", None),
     ("if c.key_cache: pass", None),
+    (
+        "e = EncoderDecoderCache(c, c)\nx = e[0][0]",
+        "e = EncoderDecoderCache(c, c)\nx = e.self_attention_cache.layers[0].keys",
+    ),
+    (
+        "e = EncoderDecoderCache(c, c)\nx = e[i][3]",
+        "e = EncoderDecoderCache(c, c)\nx = e.cross_attention_cache.layers[i].values",
+    ),
+    (
+        "e = EncoderDecoderCache(c, c)\nx = e[0][2].shape[-2]",
+        "e = EncoderDecoderCache(c, c)\nx = e.cross_attention_cache.get_seq_length()",
+    ),
+    ("e = EncoderDecoderCache(c, c)\nx = e.key_cache[0]", None),
+    (
+        "class Mine: pass\nkind = StaticCache if a else Mine\nx = kind(config=config, max_cache_len=3, device='cpu')",
+        None,
+    ),
+    ("kind = StaticCache if a else Other\nx = kind(config=config, max_cache_len=3, offloaded=True)", None),
 )
 def test_15_meaning(before: str, after: str | None) -> None:
     """Values whose computation may matter are not dropped or repeated; the order of arguments is kept."""

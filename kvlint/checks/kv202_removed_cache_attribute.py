@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import AttributeUse, Facts
-from kvlint.analysis.values import STATIC_CACHE, CacheObject
+from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import MissingMember, describe, missing_members, receiver
@@ -83,6 +83,8 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     if not isinstance(node, ast.Attribute) or use.action != "load" or use.place.releases - missing.cache.when:
         return None
     in_force = use.place.releases
+    if missing.cache.cls == ENCODER_DECODER_CACHE and use.name in LISTS:
+        return None  # which half is meant is not to be seen
     if use.name in LISTS and in_force <= facts.timeline.matching(">=4.54"):
         return list_fix(facts, use, node)
     if use.name in COUNTERS:

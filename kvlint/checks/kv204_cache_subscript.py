@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, SubscriptUse
-from kvlint.analysis.values import CacheObject
+from kvlint.analysis.values import ENCODER_DECODER_CACHE, CacheObject
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
 from kvlint.findings import Applicability, Finding, Fix
@@ -82,7 +82,11 @@ def replacement_of(
     pair = use.parent
     if isinstance(pair, ast.Subscript) and pair.value is node:
         part = pair.slice.value if isinstance(pair.slice, ast.Constant) else None
-        if part in (0, 1):
+        both = cache.cls == ENCODER_DECODER_CACHE or part in (2, 3)
+        half = "cross_attention_cache" if part in (2, 3) else "self_attention_cache"
+        if part in (0, 1) or (both and part in (2, 3)):
+            if both:
+                source = f"{source}.{half}"
             length = length_expression(facts, pair, subscripts)
             if length is not None and is_plain(node.value):
                 argument = "" if index in ("0",) else index
@@ -90,9 +94,11 @@ def replacement_of(
                     return Replacement(None, "", "", f"write `{source}.get_seq_length()`")
                 text = f"{source}.get_seq_length({argument})"
                 return Replacement(length, text, "4.36", f"write `{text}`")
-            name = "keys" if part == 0 else "values"
+            name = "keys" if part in (0, 2) else "values"
             text = f"{source}.layers[{index}].{name}"
             return Replacement(pair, text, "4.54", f"write `{text}` (4.54 and newer)")
+    if cache.cls == ENCODER_DECODER_CACHE:
+        source = f"{source}.self_attention_cache"
     text = f"{source}.layers[{index}]"
     return Replacement(None, "", "", f"the layer is `{text}`, with `.keys` and `.values` (4.54 and newer)")
 

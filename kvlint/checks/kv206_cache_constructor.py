@@ -68,7 +68,7 @@ class CacheConstructor(Check):
                         life=mistake.wrong,
                         help=mistake.help,
                         category=mistake.category,
-                        fix=mistake.fix,
+                        fix=mistake.fix if len(use.callee) == 1 else None,
                     )
 
 

@@ -62,7 +62,7 @@ class SwallowedCacheArgument(Check):
                 releases=wrong,
                 life=life,
                 help="leave it out",
-                fix=fix,
+                fix=fix if len(use.callee) == 1 else None,
             )
 
 

@@ -53,5 +53,5 @@ class OffloadedKeyword(Check):
                     life=life,
                     category=category,
                     help=f"the argument is `offloading` (4.56 and newer); it moves {moved} unless `offload_only_non_sliding` says otherwise",
-                    fix=fix,
+                    fix=fix if len(use.callee) == 1 else None,
                 )
