@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.names import looks_like_cache
+from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.legacy_values import is_legacy
@@ -28,7 +30,7 @@ class LegacyReorderCache(Check):
             if owner is None or use.info.name != NAME or owner.name.startswith(OTHER_FRAMEWORKS):
                 continue
             bases = owner.foreign_bases()
-            if not any(is_torch_model_class(base) for base in bases):
+            if not any(is_torch_model_class(base) for base in bases) or not takes_past(use.info):
                 continue
             returned = [item.value for item in facts.returns if item.place.function is use.info]
             wrong = life & use.place.releases
@@ -46,6 +48,13 @@ class LegacyReorderCache(Check):
                 fix=delete(facts, use) if use.place.releases <= life else None,
                 span=(start, end),
             )
+
+
+def takes_past(info: FunctionInfo) -> bool:
+    """True where the reordered thing is called like a cache; XLNet's ``mems`` are none."""
+    names = [arg.arg for arg in info.parameters()]
+    first = names[info.first_positional() :][:1]
+    return bool(first) and looks_like_cache(first[0])
 
 
 def name_span(facts: Facts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:

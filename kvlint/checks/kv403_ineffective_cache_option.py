@@ -113,6 +113,9 @@ class IneffectiveCacheOption(Check):
 
     def _unused_config(self, facts: Facts, settings: Settings) -> Iterator[Finding | None]:
         """``cache_config`` for something else than a quantized cache."""
+        switch = settings.given("use_cache")
+        if switch is not None and switch.value is False:
+            return None
         option = settings.given("cache_config")
         if option is None or settings.kind in ("attribute", "dict") or not decided(facts, settings):
             return

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kvlint.analysis.facts import AttributeUse, Facts, Place
 from kvlint.analysis.library import is_layer_class
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
-from kvlint.analysis.values import Certainty, Instance, LocalClass, LocalFunction, Model, ModelLayers, Symbol, Unknown, of_type
+from kvlint.analysis.values import (
+    Certainty,
+    Instance,
+    LocalClass,
+    LocalFunction,
+    Model,
+    ModelLayers,
+    Symbol,
+    Unknown,
+    of_type,
+)
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
@@ -17,6 +28,7 @@ CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params"
 
 GENERATIVE_NAMES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForQuestionGeneration", "ForSpeechSeq2Seq")
 OTHER_FRAMEWORKS = ("TF", "Flax")
+ENCODERS = re.compile(r"[Bb]ert(?!a)|[Rr]oberta|Electra|Xmod|Data2VecText|^Ernie(?!4)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,7 @@ def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseS
         canonical = facts.timeline.canonical(base) or base
         kind = facts.timeline.class_kind(canonical)
         names = class_names(facts, base)
-        encoder = is_encoder_family(facts, short)
+        encoder = is_encoder_family(short)
         if names and kind in ("layer", "attention"):
             return kind, names, encoder
         if names and kind == "model" and (not encoder or base.endswith(GENERATIVE_NAMES)):
@@ -112,12 +124,9 @@ def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseS
     return "", {}, False
 
 
-def is_encoder_family(facts: Facts, short: str) -> bool:
-    """True for the classes of BERT and its like, told by a masked-language head of the same family."""
-    for end in ("Model", "SelfAttention", "SdpaSelfAttention", "FlashAttention2", "Attention", "Layer", "PreTrainedModel"):
-        if short.endswith(end) and facts.timeline.knows(f"transformers.{short.removesuffix(end)}ForMaskedLM"):
-            return True
-    return False
+def is_encoder_family(short: str) -> bool:
+    """True for the classes of BERT and its like: decoders too, by their signatures, but hardly ever used as such."""
+    return bool(ENCODERS.search(short)) and not short.startswith("ModernBertDecoder")
 
 
 def _generates(owner: ClassInfo) -> bool:
@@ -196,7 +205,7 @@ def _patched(facts: Facts, use: AttributeUse, info: FunctionInfo, place: Place) 
             kind = facts.timeline.class_kind(facts.timeline.canonical(atom.name) or atom.name)
             names = class_names(facts, atom.name)
             if kind in ("model", "layer", "attention") and names:
-                encoder = is_encoder_family(facts, atom.name.rpartition(".")[2])
+                encoder = is_encoder_family(atom.name.rpartition(".")[2])
                 return LibraryCalled(info, place, kind, names, shown, encoder, patched=use)
             if is_layer_class(atom.name) and not facts.timeline.knows(atom.name):
                 return LibraryCalled(info, place, "attention", kind_names(facts, "attention"), shown, patched=use)
