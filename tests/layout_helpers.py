@@ -18,7 +18,9 @@ def layouts_of(text: str) -> Layouts:
     timeline = load()
     path = Path("module.py")
     region = source.parse(path, text.encode()).regions[0]
-    return interpret(analyse(region, path, timeline.matching(timeline.releases[-1]), Project(None), timeline), trace=True)
+    return interpret(
+        analyse(region, path, timeline.matching(timeline.releases[-1]), Project(None), timeline), trace=True
+    )
 
 
 def last_tensor(layouts: Layouts, name: str) -> Tensor | None:
@@ -50,4 +52,6 @@ def found(text: str, codes: str, undecided: bool = False) -> list[tuple[str, int
 
 def lines_marked(text: str) -> list[tuple[str, int]]:
     """(code, line) of every ``# KV501`` comment."""
-    return [(line.rpartition("# ")[2].strip(), number) for number, line in enumerate(text.split("\n"), 1) if "# KV" in line]
+    return [
+        (line.rpartition("# ")[2].strip(), number) for number, line in enumerate(text.split("\n"), 1) if "# KV" in line
+    ]

@@ -67,7 +67,8 @@ BAD = {
         """,
     "mla by its fields": """
         def kv_cache_bytes(cfg, tokens):
-            return cfg.num_hidden_layers * cfg.num_attention_heads * (cfg.qk_nope_head_dim + cfg.qk_rope_head_dim + cfg.v_head_dim) * 2 * tokens  # KV702
+            dims = cfg.qk_nope_head_dim + cfg.qk_rope_head_dim + cfg.v_head_dim
+            return cfg.num_hidden_layers * cfg.num_attention_heads * dims * 2 * tokens  # KV702
         """,
     "mla by its branch": """
         def kv_cache_bytes(cfg, tokens):

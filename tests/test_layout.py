@@ -9,7 +9,7 @@ HEADS_FIRST = "[batch, heads, sequence, head dim]"
 SEQUENCE_FIRST = "[batch, sequence, heads, head dim]"
 TRANSPOSED = "[batch, heads, head dim, sequence]"
 
-CLASS = '''
+CLASS = """
 class Attention(nn.Module):
     def __init__(self, config):
         self.num_heads = config.num_attention_heads
@@ -30,29 +30,61 @@ class Attention(nn.Module):
     def forward(self, x):
         b, s, _ = x.shape
         {body}
-'''
+"""
 
 
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        pytest.param("k = self.k_proj(x).view(b, s, self.num_heads, self.head_dim).transpose(1, 2)", HEADS_FIRST, id="view transpose"),
-        pytest.param("k = self.k_proj(x).view(b, -1, self.num_heads, self.head_dim).transpose(1, 2)", HEADS_FIRST, id="view -1"),
+        pytest.param(
+            "k = self.k_proj(x).view(b, s, self.num_heads, self.head_dim).transpose(1, 2)",
+            HEADS_FIRST,
+            id="view transpose",
+        ),
+        pytest.param(
+            "k = self.k_proj(x).view(b, -1, self.num_heads, self.head_dim).transpose(1, 2)", HEADS_FIRST, id="view -1"
+        ),
         pytest.param("k = self.k_proj(x).view(b, s, -1, self.head_dim).transpose(1, 2)", HEADS_FIRST, id="heads -1"),
         pytest.param("k = self.k_proj(x).view(b, s, 4, 8).transpose(1, 2)", HEADS_FIRST, id="bare numbers"),
-        pytest.param("k = self.k_proj(x); k = k.view(b, s, self.num_heads, self.head_dim); k = k.transpose(1, 2)", HEADS_FIRST, id="in steps"),
-        pytest.param("k = self.k_proj(x).reshape(b, s, self.num_heads, self.head_dim).permute(0, 2, 1, 3)", HEADS_FIRST, id="permute"),
-        pytest.param("k = self.k_proj(x).reshape(b, s, self.num_heads, self.head_dim).permute(0, 2, 3, 1)", TRANSPOSED, id="keys transposed"),
-        pytest.param("k = self.k_proj(x).unflatten(-1, (self.num_heads, self.head_dim)).swapaxes(1, 2)", HEADS_FIRST, id="unflatten"),
+        pytest.param(
+            "k = self.k_proj(x); k = k.view(b, s, self.num_heads, self.head_dim); k = k.transpose(1, 2)",
+            HEADS_FIRST,
+            id="in steps",
+        ),
+        pytest.param(
+            "k = self.k_proj(x).reshape(b, s, self.num_heads, self.head_dim).permute(0, 2, 1, 3)",
+            HEADS_FIRST,
+            id="permute",
+        ),
+        pytest.param(
+            "k = self.k_proj(x).reshape(b, s, self.num_heads, self.head_dim).permute(0, 2, 3, 1)",
+            TRANSPOSED,
+            id="keys transposed",
+        ),
+        pytest.param(
+            "k = self.k_proj(x).unflatten(-1, (self.num_heads, self.head_dim)).swapaxes(1, 2)",
+            HEADS_FIRST,
+            id="unflatten",
+        ),
         pytest.param("k = self.k_proj(x).view(b, s, self.num_heads, self.head_dim)", SEQUENCE_FIRST, id="no transpose"),
-        pytest.param("k = rearrange(self.k_proj(x), 'b s (h d) -> b h s d', h=self.num_heads)", HEADS_FIRST, id="rearrange"),
-        pytest.param("k = rearrange(self.k_proj(x), 'b n (h d) -> b n h d', h=self.num_heads)", SEQUENCE_FIRST, id="rearrange, sequence first"),
+        pytest.param(
+            "k = rearrange(self.k_proj(x), 'b s (h d) -> b h s d', h=self.num_heads)", HEADS_FIRST, id="rearrange"
+        ),
+        pytest.param(
+            "k = rearrange(self.k_proj(x), 'b n (h d) -> b n h d', h=self.num_heads)",
+            SEQUENCE_FIRST,
+            id="rearrange, sequence first",
+        ),
         pytest.param("k = self._shape(self.k_proj(x), -1, b)", HEADS_FIRST, id="helper with sizes"),
         pytest.param("k = self.transpose_for_scores(self.k_proj(x))", HEADS_FIRST, id="helper with a computed shape"),
         pytest.param("k = self._split_heads(self.k_proj(x))", SEQUENCE_FIRST, id="helper without the transpose"),
-        pytest.param("q, k, v = self.qkv(x).chunk(3, dim=-1); k = self._shape(k, s, b)", HEADS_FIRST, id="fused, chunked"),
         pytest.param(
-            "q, k, v = self.qkv(x).view(b, s, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)", HEADS_FIRST, id="fused, five axes"
+            "q, k, v = self.qkv(x).chunk(3, dim=-1); k = self._shape(k, s, b)", HEADS_FIRST, id="fused, chunked"
+        ),
+        pytest.param(
+            "q, k, v = self.qkv(x).view(b, s, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)",
+            HEADS_FIRST,
+            id="fused, five axes",
         ),
         pytest.param(
             "qkv = self.qkv(x).reshape(b, s, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4); q, k, v = qkv.unbind(0)",
@@ -69,9 +101,21 @@ class Attention(nn.Module):
             HEADS_FIRST,
             id="comprehension",
         ),
-        pytest.param("k = np.transpose(self.k_proj(x).reshape(b, s, self.num_heads, self.head_dim), (0, 2, 1, 3))", HEADS_FIRST, id="numpy"),
-        pytest.param("k = self.k_proj(x).reshape(b, s, self.num_heads, self.head_dim).transpose(0, 2, 1, 3)", HEADS_FIRST, id="numpy method"),
-        pytest.param("k = self._shape(self.k_proj(x), s, b).view(b * self.num_heads, -1, self.head_dim)", "[batch x heads, sequence, head dim]", id="folded"),
+        pytest.param(
+            "k = np.transpose(self.k_proj(x).reshape(b, s, self.num_heads, self.head_dim), (0, 2, 1, 3))",
+            HEADS_FIRST,
+            id="numpy",
+        ),
+        pytest.param(
+            "k = self.k_proj(x).reshape(b, s, self.num_heads, self.head_dim).transpose(0, 2, 1, 3)",
+            HEADS_FIRST,
+            id="numpy method",
+        ),
+        pytest.param(
+            "k = self._shape(self.k_proj(x), s, b).view(b * self.num_heads, -1, self.head_dim)",
+            "[batch x heads, sequence, head dim]",
+            id="folded",
+        ),
     ],
 )
 def test_idioms(body: str, expected: str) -> None:
@@ -94,7 +138,8 @@ def test_an_override_without_the_transpose_changes_the_answer() -> None:
 
 
 def test_branches_that_disagree_are_alternatives_and_not_one_layout() -> None:
-    body = "k = self.k_proj(x).view(b, s, self.num_heads, self.head_dim)\n        if flag:\n            k = k.transpose(1, 2)\n        k = k.contiguous()"
+    view = "k = self.k_proj(x).view(b, s, self.num_heads, self.head_dim)"
+    body = f"{view}\n        if flag:\n            k = k.transpose(1, 2)\n        k = k.contiguous()"
     code = CLASS.format(body=body, suffix="")
     assert last_tensor(layouts_of(code), "k") is None
 
@@ -111,7 +156,8 @@ def test_branches_that_disagree_are_alternatives_and_not_one_layout() -> None:
     ],
 )
 def test_a_use_tells_the_layout_of_what_came_in(use: str, expected: dict[int, str]) -> None:
-    code = f"import torch\nimport torch.nn.functional as F\nfrom flash_attn import flash_attn_func\n\n\ndef attend(q, k, v):\n    k = k.clone()\n    {use}\n"
+    imports = "import torch\nimport torch.nn.functional as F\nfrom flash_attn import flash_attn_func\n"
+    code = f"{imports}\n\ndef attend(q, k, v):\n    k = k.clone()\n    {use}\n"
     layouts = layouts_of(code)
     tensor = last_tensor(layouts, "k")
     from kvlint.analysis.layout import unknown_tensor

@@ -16,7 +16,9 @@ from kvlint.analysis.layout_roles import GROUP, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_values import tags_of
 from kvlint.analysis.layout_walk import text_of
 
-ONE_HEAD = re.compile(r"(?i)^(?:h|hq|qh|hi|hd|h_idx|head|q_?head|query_?head|head_(?:idx|id|index|i|num)|i_?h|ih|off_hq?|pid_hq?|cur_head|head_q|off_head|start_h|h_q|q_head_(?:idx|id|index)|cur_head_id)$")
+ONE_HEAD = re.compile(
+    r"(?i)^(?:h|hq|qh|hi|hd|h_idx|head|q_?head|query_?head|head_(?:idx|id|index|i|num)|i_?h|ih|off_hq?|pid_hq?|cur_head|head_q|off_head|start_h|h_q|q_head_(?:idx|id|index)|cur_head_id)$"
+)
 STRIDE = re.compile(r"(?i)stride")
 STATE_STRIDE = re.compile(r"(?i)(?:^|_)[kv](?:[a-z]{0,2}|_?cache.*)(?:_|$)|key|value|_kv|kv_")
 ON_PURPOSE = re.compile(r"(?i)bug|wrong|bad|naive|incorrect|broken|tiled|modulo|interleav")
@@ -80,7 +82,12 @@ def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
     statements = [node for node in nodes if isinstance(node, ast.stmt)]
     for node in remainders:
         left, right = ast.unparse(node.left), ast.unparse(node.right)
-        if (left, right) in divided or id(node) in compared or not is_kv_count(node.right, nodes) or not is_one_head(node.left, ranges, nodes):
+        if (
+            (left, right) in divided
+            or id(node) in compared
+            or not is_kv_count(node.right, nodes)
+            or not is_one_head(node.left, ranges, nodes)
+        ):
             continue
         statement = next(item for item in reversed(statements) if holds(item, node))
         use = use_of(node, statement, nodes)
@@ -108,15 +115,25 @@ def is_kv_count(node: ast.expr, nodes: list[ast.AST]) -> bool:
     if role_of_name(text_of(node)) == KV_HEADS:
         return True
     definition = assigned(node, nodes) if isinstance(node, ast.Name) else node
-    if isinstance(definition, ast.Subscript) and isinstance(definition.value, ast.Attribute) and definition.value.attr == "shape":
-        return bool(tags_of(text_of(definition.value.value)) & {"key", "value", "kv"}) and isinstance(definition.slice, ast.Constant) and definition.slice.value in (1, 2)
+    if (
+        isinstance(definition, ast.Subscript)
+        and isinstance(definition.value, ast.Attribute)
+        and definition.value.attr == "shape"
+    ):
+        return (
+            bool(tags_of(text_of(definition.value.value)) & {"key", "value", "kv"})
+            and isinstance(definition.slice, ast.Constant)
+            and definition.slice.value in (1, 2)
+        )
     return False
 
 
 def assigned(node: ast.expr, nodes: list[ast.AST]) -> ast.expr | None:
     """The one value that a name is given in the scope."""
     values = [
-        item.value for item in nodes if isinstance(item, ast.Assign) and any(ast.unparse(target) == ast.unparse(node) for target in item.targets)
+        item.value
+        for item in nodes
+        if isinstance(item, ast.Assign) and any(ast.unparse(target) == ast.unparse(node) for target in item.targets)
     ]
     return values[0] if len(values) == 1 else None
 
@@ -128,16 +145,26 @@ def is_one_head(node: ast.expr, ranges: dict[str, ast.expr], nodes: list[ast.AST
     if not isinstance(node, ast.Name):
         return False
     if node.id in ranges:
-        return role_of_name(text_of(ranges[node.id])) == HEADS or (bool(ONE_HEAD.search(node.id)) and role_of_name(text_of(ranges[node.id])) != KV_HEADS)
+        return role_of_name(text_of(ranges[node.id])) == HEADS or (
+            bool(ONE_HEAD.search(node.id)) and role_of_name(text_of(ranges[node.id])) != KV_HEADS
+        )
     return bool(ONE_HEAD.search(node.id))
 
 
 def use_of(node: ast.BinOp, statement: ast.stmt, nodes: list[ast.AST]) -> ast.expr | None:
     """Where the result indexes keys or values: at once, or through the name it is given."""
     for item in nodes:
-        if isinstance(item, ast.Subscript) and indexes_state(item) and any(child is node for child in ast.walk(item.slice)):
+        if (
+            isinstance(item, ast.Subscript)
+            and indexes_state(item)
+            and any(child is node for child in ast.walk(item.slice))
+        ):
             return item
-        if isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult) and by_stride(item, lambda side: any(child is node for child in ast.walk(side))):
+        if (
+            isinstance(item, ast.BinOp)
+            and isinstance(item.op, ast.Mult)
+            and by_stride(item, lambda side: any(child is node for child in ast.walk(side)))
+        ):
             return item
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return None
@@ -157,7 +184,12 @@ def use_of(node: ast.BinOp, statement: ast.stmt, nodes: list[ast.AST]) -> ast.ex
             isinstance(item, ast.Call)
             and text_of(item.func) in ("index_select", "take", "take_along_dim", "take_along_axis")
             and any(mentions(arg) for arg in item.args)
-            and tags_of(text_of(item.func.value if isinstance(item.func, ast.Attribute) and len(item.args) == 2 else item.args[0])) & {"key", "value", "kv"}
+            and tags_of(
+                text_of(
+                    item.func.value if isinstance(item.func, ast.Attribute) and len(item.args) == 2 else item.args[0]
+                )
+            )
+            & {"key", "value", "kv"}
         ):
             return item
     return None
@@ -181,10 +213,18 @@ def group_of(node: ast.BinOp, ranges: dict[str, ast.expr], nodes: list[ast.AST])
     right = ast.unparse(node.right)
     for item in nodes:
         if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name) and isinstance(item.value, ast.BinOp):
-            if isinstance(item.value.op, ast.FloorDiv) and ast.unparse(item.value.right) == right and role_of_name(text_of(item.value.left)) == HEADS:
+            if (
+                isinstance(item.value.op, ast.FloorDiv)
+                and ast.unparse(item.value.right) == right
+                and role_of_name(text_of(item.value.left)) == HEADS
+            ):
                 return item.targets[0].id
     for item in nodes:
-        if isinstance(item, ast.Name) and role_of_name(item.id) == GROUP and re.search(r"(?i)rep|per_kv|key_value_groups", item.id):
+        if (
+            isinstance(item, ast.Name)
+            and role_of_name(item.id) == GROUP
+            and re.search(r"(?i)rep|per_kv|key_value_groups", item.id)
+        ):
             return item.id
     heads = ranges.get(node.left.id) if isinstance(node.left, ast.Name) else None
     if heads is not None and role_of_name(text_of(heads)) == HEADS:

@@ -165,11 +165,12 @@ def axis_at(tensor: Tensor, index: int) -> Axis | None:
 
 def transpose(tensor: Tensor, first: int, second: int) -> Tensor | None:
     """``tensor.transpose(first, second)``."""
-    if tensor.lead is not None:
+    lead = tensor.lead
+    if lead is not None:
         if first < 0 and second < 0:
             tensor = reveal(tensor, max(-first, -second))
         elif first >= 0 and second >= 0 and not tensor.axes:
-            axes = tuple((known_factor(tensor.lead.key, index),) for index in range(max(first, second) + 1))
+            axes = tuple((known_factor(lead.key, index),) for index in range(max(first, second) + 1))
             tensor = replace(tensor, lead=None, axes=axes, open=True)
         else:
             return None

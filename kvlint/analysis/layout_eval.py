@@ -62,7 +62,13 @@ class LayoutEval(LayoutWalk):
         axes = []
         for index, role in enumerate(CONTRACT):
             factor = layout.known_factor(key, index)
-            self.book.note(factor.key, role, Strength.STRUCTURE, node, "a transformers cache keeps [batch, kv heads, sequence, head dim]")
+            self.book.note(
+                factor.key,
+                role,
+                Strength.STRUCTURE,
+                node,
+                "a transformers cache keeps [batch, kv heads, sequence, head dim]",
+            )
             axes.append((factor,))
         tags = frozenset({"past", "key" if part == "keys" else "value"})
         return (Tensor(None, tuple(axes), tags=tags, name=text_of(node)),)
@@ -183,9 +189,15 @@ class LayoutEval(LayoutWalk):
             return None
         self._evaluating.add((owner, name))
         result: Scalar | None = None
-        if len(definitions) == 1 and isinstance(definitions[0], (ast.Name, ast.Attribute, ast.BinOp, ast.Constant, ast.Call, ast.IfExp, ast.BoolOp)):
+        if len(definitions) == 1 and isinstance(
+            definitions[0], (ast.Name, ast.Attribute, ast.BinOp, ast.Constant, ast.Call, ast.IfExp, ast.BoolOp)
+        ):
             definition = definitions[0]
-            number = None if isinstance(definition, ast.Call) else self.as_scalar(self.eval(definition, {"self": (Obj(f"{owner}.self", "self"),)}))
+            number = (
+                None
+                if isinstance(definition, ast.Call)
+                else self.as_scalar(self.eval(definition, {"self": (Obj(f"{owner}.self", "self"),)}))
+            )
             extra = literal_names(definition)
             if isinstance(definition, ast.Constant) and number is not None:
                 result = Scalar(number.size, (name,))
@@ -212,7 +224,7 @@ class LayoutEval(LayoutWalk):
             changed = change(settle(tensor, self.book.ranks)) if tensor is not None else None  # type: ignore[operator]
             if changed is None:
                 name = getattr(atom, "name", "")
-                tags = getattr(atom, "tags", frozenset())
+                tags: frozenset[str] = getattr(atom, "tags", frozenset())
                 changed = Obj(self.key(node, f"?{len(results)}"), name, tags)
             if changed not in results:
                 results.append(changed)
@@ -236,9 +248,15 @@ class LayoutEval(LayoutWalk):
 
     eval_List = eval_Tuple
 
-    def starred_shape(self, node: ast.Tuple | ast.List, env: Env, dims: Dims, star: ast.Starred, before: list[Value]) -> Value:
+    def starred_shape(
+        self, node: ast.Tuple | ast.List, env: Env, dims: Dims, star: ast.Starred, before: list[Value]
+    ) -> Value:
         """``(*x.shape[:-1], heads, head_dim)`` as a shape."""
-        rest = [self.as_scalar(self.eval(item, env)) for item in node.elts[node.elts.index(star) + 1 :] if not isinstance(item, ast.Starred)]
+        rest = [
+            self.as_scalar(self.eval(item, env))
+            for item in node.elts[node.elts.index(star) + 1 :]
+            if not isinstance(item, ast.Starred)
+        ]
         first = [self.as_scalar(value) for value in before]
         if any(item is None for item in (*rest, *first)) or (first and dims.lead is not None):
             return (self.fresh(node),)
@@ -339,7 +357,11 @@ class LayoutEval(LayoutWalk):
         if len(left) != 1 or len(right) != 1:
             return None
         one, other = self.as_shape(left[0]), self.as_shape(right[0])
-        if one is None or other is None or not (isinstance(left[0], (Dims, Items)) and isinstance(right[0], (Dims, Items))):
+        if (
+            one is None
+            or other is None
+            or not (isinstance(left[0], (Dims, Items)) and isinstance(right[0], (Dims, Items)))
+        ):
             return None
         if other.lead is not None:
             return None
@@ -367,7 +389,9 @@ class LayoutEval(LayoutWalk):
                     return value
             return None
         if len(candidates) == 2:
-            ranks = [max((len(atom.axes) for atom in value if isinstance(atom, Tensor)), default=0) for value in candidates]
+            ranks = [
+                max((len(atom.axes) for atom in value if isinstance(atom, Tensor)), default=0) for value in candidates
+            ]
             return candidates[0] if ranks[0] >= ranks[1] else candidates[1]
         return candidates[0]
 
@@ -408,7 +432,13 @@ class LayoutEval(LayoutWalk):
             return (Obj(self.key(node), tensor.name, tensor.tags),)
         if isinstance(atom, Obj):
             key = self.subscript_key(atom, index, index_value, node)
-            name = index_value[0].value if len(index_value) == 1 and isinstance(index_value[0], Text) else f"{atom.name}[{index}]" if index is not None else atom.name
+            name = (
+                index_value[0].value
+                if len(index_value) == 1 and isinstance(index_value[0], Text)
+                else f"{atom.name}[{index}]"
+                if index is not None
+                else atom.name
+            )
             extra = tags_of(name)
             return (Obj(key, name, extra | (atom.tags & {"past"})),)
         return ()
@@ -439,9 +469,19 @@ class LayoutEval(LayoutWalk):
     def size_at(self, tensor: Tensor, index: int, node: ast.AST) -> Atom:
         """``tensor.shape[index]`` or ``tensor.size(index)``; remembered, should it be taken for a length."""
         tensor = settle(tensor, self.book.ranks)
-        axis_node = node.slice if isinstance(node, ast.Subscript) else node.args[0] if isinstance(node, ast.Call) and node.args else None
+        axis_node = (
+            node.slice
+            if isinstance(node, ast.Subscript)
+            else node.args[0]
+            if isinstance(node, ast.Call) and node.args
+            else None
+        )
         known = self.reads.get(id(node))
-        tensors = (*known[2], tensor) if known is not None and known[3] == self.context and tensor not in known[2] else (tensor,)
+        tensors = (
+            (*known[2], tensor)
+            if known is not None and known[3] == self.context and tensor not in known[2]
+            else (tensor,)
+        )
         self.reads[id(node)] = (axis_node, index, tensors, self.context)
         axis = layout.axis_at(tensor, index)
         if axis is None:
@@ -475,7 +515,9 @@ class LayoutEval(LayoutWalk):
                 continue
             self.note_cut(node, tensor, entries)
             changed = self.index_tensor(tensor, entries, env)
-            results.append((changed if changed is not None else Obj(self.key(node, f"?{position}"), tensor.name, tensor.tags),))
+            results.append(
+                (changed if changed is not None else Obj(self.key(node, f"?{position}"), tensor.name, tensor.tags),)
+            )
         return join(*results) or (self.fresh(node, text_of(node)),)
 
     def slice_shape(self, dims: Dims, entries: Sequence[ast.expr], env: Env, node: ast.AST) -> Value:
@@ -616,9 +658,17 @@ class LayoutEval(LayoutWalk):
             env[path] = value
         base = self.eval(target.value, env)
         entries = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-        ranged = [entry for entry in entries if isinstance(entry, ast.Slice) and (entry.lower is not None or entry.upper is not None)]
+        ranged = [
+            entry
+            for entry in entries
+            if isinstance(entry, ast.Slice) and (entry.lower is not None or entry.upper is not None)
+        ]
         old = [tensor for tensor in (self.as_tensor(atom) for atom in base) if tensor is not None]
-        new = [tensor for tensor in (self.as_tensor(atom) for atom in value if not isinstance(atom, Flag)) if tensor is not None]
+        new = [
+            tensor
+            for tensor in (self.as_tensor(atom) for atom in value if not isinstance(atom, Flag))
+            if tensor is not None
+        ]
         if not ranged or not old or not new or len(new) != len(value):
             return
         stored = any(tensor.tags & {"past"} or "cache" in (tensor.lead.key if tensor.lead else "") for tensor in old)
@@ -627,11 +677,13 @@ class LayoutEval(LayoutWalk):
             return
         ellipsis = next((index for index, item in enumerate(entries) if is_ellipsis(item)), None)
         steps = [
-            (position, entry) for position, entry in enumerate(entries) if isinstance(entry, ast.Slice) and entry.lower is not None and entry.upper is not None
+            (position, entry)
+            for position, entry in enumerate(entries)
+            if isinstance(entry, ast.Slice) and entry.lower is not None and entry.upper is not None
         ]
         if len(steps) != 1 or any(is_none(entry) for entry in entries):
             return
-        position, entry = steps[0]
+        position = steps[0][0]
         if ellipsis is not None and ellipsis < position:
             axis = position - len(entries)
         else:
@@ -645,7 +697,13 @@ class LayoutEval(LayoutWalk):
         inner = dict(env)
         first = node.generators[0]
         value = self.eval(first.iter, inner)
-        if len(node.generators) == 1 and not first.ifs and len(value) == 1 and isinstance(value[0], Items) and len(value[0].items) <= 4:
+        if (
+            len(node.generators) == 1
+            and not first.ifs
+            and len(value) == 1
+            and isinstance(value[0], Items)
+            and len(value[0].items) <= 4
+        ):
             results: list[Value] = []
             for item in value[0].items:
                 self.assign(first.target, item, inner, None)
@@ -658,7 +716,11 @@ class LayoutEval(LayoutWalk):
                 self.eval(test, inner)
         element = self.eval(node.elt, inner)
         if isinstance(first.iter, ast.Call) and text_of(first.iter.func) == "range" and len(first.iter.args) == 1:
-            return (Copies(element, self.eval(first.iter.args[0], env)),) if is_constant_over(first.target, node.elt) else (self.fresh(node),)
+            return (
+                (Copies(element, self.eval(first.iter.args[0], env)),)
+                if is_constant_over(first.target, node.elt)
+                else (self.fresh(node),)
+            )
         return (self.fresh(node),)
 
     eval_GeneratorExp = eval_ListComp
@@ -730,7 +792,9 @@ def path_text(node: ast.expr) -> str:
 
 
 def is_none(node: ast.expr) -> bool:
-    return (isinstance(node, ast.Constant) and node.value is None) or (isinstance(node, ast.Attribute) and node.attr == "newaxis")
+    return (isinstance(node, ast.Constant) and node.value is None) or (
+        isinstance(node, ast.Attribute) and node.attr == "newaxis"
+    )
 
 
 def is_ellipsis(node: ast.expr) -> bool:

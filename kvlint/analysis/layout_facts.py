@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kvlint.analysis import layout
 from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.layout import Axis, Tensor, settle
-from kvlint.analysis.layout_ops import LayoutOps
+from kvlint.analysis.layout_calls import LayoutCalls
 from kvlint.analysis.layout_roles import BATCH, FEATURES, HEAD_DIM, SEQUENCE, Evidence, Roles, Strength, is_heads
 from kvlint.analysis.layout_values import Append, Attend, Cut, Expansion, LengthRead, Site
 from kvlint.analysis.values import CacheLayers, CacheObject, Certainty, StoredTensor, Value
@@ -28,7 +28,7 @@ class Layouts:
     """The places of one region and the roles of the axes that meet there."""
 
     facts: Facts
-    walk: LayoutOps
+    walk: LayoutCalls
     roles: Roles
 
     def sites(self, kind: type[Site]) -> Iterator[list[Site]]:
@@ -64,7 +64,11 @@ class Layouts:
         tensor = self.settled(tensor)
         names = []
         for axis in tensor.axes:
-            factors = [self.roles.role(factor.key, Strength.CONVENTION) or ("features" if factor.kind == "features" else "copies" if factor.kind == "copies" else "?") for factor in axis]
+            factors = [
+                self.roles.role(factor.key, Strength.CONVENTION)
+                or ("features" if factor.kind == "features" else "copies" if factor.kind == "copies" else "?")
+                for factor in axis
+            ]
             names.append(" x ".join(factors) if factors else "1")
         front = "..., " if tensor.lead is not None else ""
         return f"[{front}{', '.join(names)}{', ...' if tensor.open else ''}]"
@@ -119,14 +123,20 @@ def interpret(facts: Facts, trace: bool = False) -> Layouts:
         text = "\n".join(lines[info.node.lineno - 1 : info.node.end_lineno])
         if STATE_WORDS.search(text) and OPERATION_WORDS.search(text):
             functions.append(info.node)
-    walk = LayoutOps([function.info.node for function in facts.functions], classes, owners, libraries, contracts(facts))
+    walk = LayoutCalls(
+        [function.info.node for function in facts.functions], classes, owners, libraries, contracts(facts)
+    )
     walk.reads = {}
     walk.copy_names = {}
     walk.copy_counts = {}
     walk.trace = [] if trace else None
     tree = facts.tree
     if tree is not None:
-        top = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))]
+        top = [
+            node
+            for node in tree.body
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))
+        ]
         text = "\n".join("\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in top)
         walk.run(tree, functions, bool(STATE_WORDS.search(text) and OPERATION_WORDS.search(text)))
     return Layouts(facts, walk, walk.book.resolve())
@@ -178,4 +188,16 @@ def subscript_part(value: Value, index: Value) -> str:
     return ""
 
 
-__all__ = ["FEATURES", "HEAD_DIM", "Append", "Attend", "Cut", "Expansion", "Layouts", "LengthRead", "StoredTensor", "is_heads", "layouts"]
+__all__ = [
+    "FEATURES",
+    "HEAD_DIM",
+    "Append",
+    "Attend",
+    "Cut",
+    "Expansion",
+    "Layouts",
+    "LengthRead",
+    "StoredTensor",
+    "is_heads",
+    "layouts",
+]

@@ -242,7 +242,11 @@ class Roles:
         if not items:
             return None, False
         top = max(item.strength for item in items)
-        best = [item for item in items if item.strength == top or (top == Strength.STRUCTURE and item.strength == Strength.NAMED)]
+        best = [
+            item
+            for item in items
+            if item.strength == top or (top == Strength.STRUCTURE and item.strength == Strength.NAMED)
+        ]
         plain = {HEADS if is_heads(item.role) else item.role for item in best}
         if len(plain) > 1:
             return None, True

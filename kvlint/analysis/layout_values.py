@@ -6,7 +6,6 @@ import ast
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Union
 
 from kvlint.analysis.layout import Dims, Scalar, Tensor
 
@@ -62,7 +61,7 @@ class Function:
     env: dict[str, Value] = field(default_factory=dict)
 
 
-Atom = Union[Tensor, Dims, Scalar, Obj, Items, Copies, Text, Flag, Function]
+Atom = Tensor | Dims | Scalar | Obj | Items | Copies | Text | Flag | Function
 Value = tuple[Atom, ...]
 
 NOTHING: Value = (Flag(None),)
@@ -75,7 +74,9 @@ KEY_NAME = re.compile(r"^kc$|(?:^|_|\d)(?:k|key|keys|ks|kk)(?:_|\d|$)|^(?:w_?k|t
 VALUE_NAME = re.compile(r"^vc$|(?:^|_|\d)(?:v|val|value|values|vs|vv)(?:_|\d|$)|^(?:w_?v|to_?v|V\d?)$")
 BOTH_NAME = re.compile(r"(?:^|_)(?:kvs?|key_?values?)(?:_|\d|$)|kv_proj|to_kv|^wkv$|(?:^|_)kv_?cache")
 QUERY_NAME = re.compile(r"(?:^|_|\d)(?:q|query|queries|qs|qq)(?:_|\d|$)|^(?:w_?q|to_?q|Q\d?)$")
-PAST_NAME = re.compile(r"(?i)past|cache|prev|prefix|history|saved|stored|buffer|(?:^|_)old(?:_|$)|(?:^|_)mems?(?:_|$)|^[kv]c$|^[kv]_?cache")
+PAST_NAME = re.compile(
+    r"(?i)past|cache|prev|prefix|history|saved|stored|buffer|(?:^|_)old(?:_|$)|(?:^|_)mems?(?:_|$)|^[kv]c$|^[kv]_?cache"
+)
 FUSED_NAME = re.compile(r"(?i)qkv|query_key_value|c_attn|in_proj|wqkv|Wqkv|to_qkv|kqv")
 
 
@@ -181,4 +182,4 @@ class Expansion:
     function: ast.AST | None
 
 
-Site = Union[Append, Cut, LengthRead, Attend, Expansion]
+Site = Append | Cut | LengthRead | Attend | Expansion

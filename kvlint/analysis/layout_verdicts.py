@@ -119,14 +119,24 @@ def axis_verdict(layouts: Layouts, tensor: Tensor, index: int) -> tuple[str, str
         weak = layouts.roles.axis(axis, Strength.CONVENTION)
         if weak is not None and weak.role == SEQUENCE:
             return "right", SEQUENCE, weak, tensor
-        roles = [layouts.role_at(tensor, position) for position in range(4)] if layouts.settled(tensor).rank == 4 else []
-        if len(roles) == 4 and roles[index % 4] is None and index % 4 != 0 and HEAD_DIM in roles and any(is_heads(role) for role in roles):
+        roles = (
+            [layouts.role_at(tensor, position) for position in range(4)] if layouts.settled(tensor).rank == 4 else []
+        )
+        if (
+            len(roles) == 4
+            and roles[index % 4] is None
+            and index % 4 != 0
+            and HEAD_DIM in roles
+            and any(is_heads(role) for role in roles)
+        ):
             return "right", SEQUENCE, None, tensor
         return "undecided", "", None, tensor
     if evidence.role == SEQUENCE:
         return "right", SEQUENCE, evidence, tensor
     if is_heads(evidence.role) or evidence.role == HEAD_DIM:
-        if layouts.settled(tensor).rank == 4 or (evidence.role == HEAD_DIM and (index < 0 or evidence.strength >= Strength.STRUCTURE)):
+        if layouts.settled(tensor).rank == 4 or (
+            evidence.role == HEAD_DIM and (index < 0 or evidence.strength >= Strength.STRUCTURE)
+        ):
             return "wrong", HEADS if is_heads(evidence.role) else HEAD_DIM, evidence, tensor
     return "undecided", evidence.role, evidence, tensor
 
@@ -174,11 +184,25 @@ def lengths(layouts: Layouts) -> Iterator[Verdict]:
             assert isinstance(site, LengthRead)
             found = [layouts.evidence(tensor, site.axis) for tensor in site.tensors]
             roles = {item.role if item is not None else None for item in found}
-            bad = {role for role in roles if role is not None and (is_heads(role) or role == HEAD_DIM or (role == BATCH and PAST_LENGTH.search(site.name)))}
+            bad = {
+                role
+                for role in roles
+                if role is not None
+                and (is_heads(role) or role == HEAD_DIM or (role == BATCH and PAST_LENGTH.search(site.name)))
+            }
             ranked = all(layouts.settled(tensor).rank == 4 for tensor in site.tensors)
             if bad and len(roles) == 1 and ranked:
                 role = next(iter(bad))
-                verdicts.append(Verdict(site, "wrong", HEADS if is_heads(role) else role, found[0], site.tensors[0], layouts.sequence_axis(site.tensors[0])))
+                verdicts.append(
+                    Verdict(
+                        site,
+                        "wrong",
+                        HEADS if is_heads(role) else role,
+                        found[0],
+                        site.tensors[0],
+                        layouts.sequence_axis(site.tensors[0]),
+                    )
+                )
             elif roles == {SEQUENCE}:
                 verdicts.append(Verdict(site, "right", SEQUENCE, found[0], site.tensors[0]))
             else:
@@ -201,11 +225,24 @@ def cuts(layouts: Layouts) -> Iterator[Verdict]:
             roles = {item.role if item is not None else None for item in found}
             ranked = all(layouts.settled(tensor).rank == 4 for tensor in site.tensors)
             role = next(iter(roles)) if len(roles) == 1 else None
-            wrong = is_heads(role) or (site.how == "reorder" and role in (HEAD_DIM, SEQUENCE)) or (role == HEAD_DIM and not re.search(r"(?i)dim|rot|half|//\s*2", site.bound))
+            wrong = (
+                is_heads(role)
+                or (site.how == "reorder" and role in (HEAD_DIM, SEQUENCE))
+                or (role == HEAD_DIM and not re.search(r"(?i)dim|rot|half|//\s*2", site.bound))
+            )
             if role == HEAD_DIM and site.how != "reorder":
                 wrong = wrong and any("past" in tensor.tags for tensor in site.tensors)
             if ranked and wrong:
-                verdicts.append(Verdict(site, "wrong", HEADS if is_heads(role) else str(role), found[0], site.tensors[0], layouts.sequence_axis(site.tensors[0])))
+                verdicts.append(
+                    Verdict(
+                        site,
+                        "wrong",
+                        HEADS if is_heads(role) else str(role),
+                        found[0],
+                        site.tensors[0],
+                        layouts.sequence_axis(site.tensors[0]),
+                    )
+                )
             elif role == wanted:
                 verdicts.append(Verdict(site, "right", wanted, found[0], site.tensors[0]))
             else:
@@ -263,7 +300,12 @@ def expansion_verdict(layouts: Layouts, site: Expansion) -> Verdict:
     if site.order == "interleaved":
         if is_heads(role) or divided:
             return Verdict(site, "right", HEADS, evidence, tensor)
-        if grouped and role in (SEQUENCE, HEAD_DIM, BATCH) and is_state(layouts, site) and layouts.settled(tensor).rank == 4:
+        if (
+            grouped
+            and role in (SEQUENCE, HEAD_DIM, BATCH)
+            and is_state(layouts, site)
+            and layouts.settled(tensor).rank == 4
+        ):
             return Verdict(site, "wrong", str(role), evidence, tensor)
         return Verdict(site, "undecided", tensor=tensor)
     if (is_heads(role) and grouped and is_state(layouts, site)) or (divided and (is_heads(role) or role is None)):
@@ -281,7 +323,9 @@ def is_state(layouts: Layouts, site: Expansion) -> bool:
     if any(tensor.tags & {"key", "value", "kv"} for tensor in site.tensors):
         return True
     name = getattr(site.function, "name", "")
-    return bool(re.search(r"(?i)kv|key|gqa|grouped_q", name)) and not any("query" in tensor.tags for tensor in site.tensors)
+    return bool(re.search(r"(?i)kv|key|gqa|grouped_q", name)) and not any(
+        "query" in tensor.tags for tensor in site.tensors
+    )
 
 
 def is_group_count(layouts: Layouts, site: Expansion) -> bool:
@@ -315,11 +359,21 @@ def queries_are_tiled(site: Expansion) -> bool:
     if site.function is None:
         return False
     for node in ast.walk(site.function):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("view", "reshape", "unflatten"):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("view", "reshape", "unflatten")
+        ):
             base = ast.unparse(node.func.value)
-            if "query" not in tags_of(base.rpartition(".")[2]) and "query" not in tags_of(base.split(".")[0].split("(")[0]):
+            if "query" not in tags_of(base.rpartition(".")[2]) and "query" not in tags_of(
+                base.split(".")[0].split("(")[0]
+            ):
                 continue
-            items = node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], (ast.Tuple, ast.List)) else node.args
+            items = (
+                node.args[0].elts
+                if len(node.args) == 1 and isinstance(node.args[0], (ast.Tuple, ast.List))
+                else node.args
+            )
             names = [item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "") for item in items]
             roles = roles_of([Scalar((1, (name,)), (name,)) for name in names])
             if GROUP in roles and any(is_heads(role) for role in roles):

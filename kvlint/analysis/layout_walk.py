@@ -38,8 +38,12 @@ from kvlint.analysis.layout_values import (
 Env = dict[str, Value]
 CALL_DEPTH = 5
 CALL_BUDGET = 300
-LENGTH_NAME = re.compile(r"(?i)len|offset|(?:^|_)past(?:_|$)|n_past|seq|num_tokens|n_tokens|(?:^|_)start(?:_pos)?$|position")
-NOT_A_LENGTH = re.compile(r"(?i)head|dim|batch|bsz|hidden|embed|shape|rank|ndim|layer|shape|group|size_per|lens?_of_shape")
+LENGTH_NAME = re.compile(
+    r"(?i)len|offset|(?:^|_)past(?:_|$)|n_past|seq|num_tokens|n_tokens|(?:^|_)start(?:_pos)?$|position"
+)
+NOT_A_LENGTH = re.compile(
+    r"(?i)head|dim|batch|bsz|hidden|embed|shape|rank|ndim|layer|shape|group|size_per|lens?_of_shape"
+)
 
 
 def join(*values: Value) -> Value:
@@ -52,7 +56,13 @@ def join(*values: Value) -> Value:
     if len(found) > MAX_ALTERNATIVES:
         first = next((atom for atom in found if isinstance(atom, (Tensor, Obj))), None)
         name = first.name if first is not None else ""
-        return (Obj("joined/" + "|".join(sorted({atom.key for atom in found if isinstance(atom, Obj)})) + f"/{name}", name, tags_of(name)),)
+        return (
+            Obj(
+                "joined/" + "|".join(sorted({atom.key for atom in found if isinstance(atom, Obj)})) + f"/{name}",
+                name,
+                tags_of(name),
+            ),
+        )
     return tuple(found)
 
 
@@ -119,14 +129,20 @@ class LayoutWalk:
             for node in ast.walk(cls):
                 if isinstance(node, ast.Assign) and len(node.targets) == 1:
                     target = node.targets[0]
-                    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+                    if (
+                        isinstance(target, ast.Attribute)
+                        and isinstance(target.value, ast.Name)
+                        and target.value.id == "self"
+                    ):
                         self.attributes.setdefault((name, target.attr), []).append(node.value)
 
     # -- the file ---------------------------------------------------------------------------------------------------
 
     def run(self, tree: ast.Module, wanted: Iterable[ast.FunctionDef | ast.AsyncFunctionDef], module: bool) -> None:
         """Interprets the module's own statements and the *wanted* functions."""
-        body = [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+        body = [
+            node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        ]
         self.context = "module"
         for node in tree.body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -134,7 +150,14 @@ class LayoutWalk:
         if module:
             self.block(body, self.module_env)
         else:
-            self.block([node for node in body if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Constant, ast.Tuple))], self.module_env)
+            self.block(
+                [
+                    node
+                    for node in body
+                    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Constant, ast.Tuple))
+                ],
+                self.module_env,
+            )
         for node in wanted:
             self.enter(Function(node, self.owners.get(id(node), ""), bound=id(node) in self.owners))
             while self.pending:
@@ -344,8 +367,10 @@ class LayoutWalk:
         starred = next((index for index, item in enumerate(names) if isinstance(item, ast.Starred)), None)
         columns: list[list[Value]] = [[] for _ in names]
         for atom in value:
-            for column, item in zip(columns, self.items_of_atom(atom, len(names), starred, names, value_node), strict=True):
-                column.append(item)
+            for column, part in zip(
+                columns, self.items_of_atom(atom, len(names), starred, names, value_node), strict=True
+            ):
+                column.append(part)
         for item, column in zip(names, columns, strict=True):
             joined = join(*column) if column else ()
             if isinstance(item, ast.Starred):
@@ -367,7 +392,13 @@ class LayoutWalk:
                 return [(item,)] * count
         if isinstance(atom, Obj):
             return [
-                (Obj(f"{atom.key}[{index}]", f"{atom.name}[{index}]", tags_of(f"{atom.name}[{index}]") | (atom.tags & {"past"})),)
+                (
+                    Obj(
+                        f"{atom.key}[{index}]",
+                        f"{atom.name}[{index}]",
+                        tags_of(f"{atom.name}[{index}]") | (atom.tags & {"past"}),
+                    ),
+                )
                 for index in range(count)
             ]
         return [() for _ in range(count)]
@@ -393,7 +424,9 @@ class LayoutWalk:
         elif starred is not None and dims.lead is not None and not dims.items:
             front: list[Value] = [(self.scalar_of_axis(dims.lead.key, index),) for index in range(starred)]
             behind = count - 1 - starred
-            back: list[Value] = [(self.scalar_of_axis(dims.lead.key, index - behind - dims.lead.drop),) for index in range(behind)]
+            back: list[Value] = [
+                (self.scalar_of_axis(dims.lead.key, index - behind - dims.lead.drop),) for index in range(behind)
+            ]
             rest_dims = Dims(Lead(dims.lead.key, dims.lead.drop + behind), ()) if not starred else Dims(Lead("?"), ())
             return [*front, (rest_dims,), *back]
         else:
@@ -414,7 +447,9 @@ class LayoutWalk:
                 roles = [BATCH, SEQUENCE, roles[2]]
         for item, name, role in zip(items, names, roles, strict=True):
             if role is not None and item.factor is not None and role != FEATURES:
-                self.book.note(item.factor.key, role, Strength.NAMED, name, f"its size is called `{text_of(name)}` here")
+                self.book.note(
+                    item.factor.key, role, Strength.NAMED, name, f"its size is called `{text_of(name)}` here"
+                )
 
     def note_length(self, name: str, value: Value, node: ast.expr | None) -> None:
         """``past_len = past.shape[2]``: the code takes this axis for the sequence."""
@@ -510,10 +545,8 @@ def text_of(node: ast.AST) -> str:
     if isinstance(node, ast.Subscript):
         inner = text_of(node.value)
         if isinstance(node.slice, ast.Constant):
-            return node.slice.value if isinstance(node.slice.value, str) else f"{inner}[{node.slice.value}]"
+            return node.slice.value if isinstance(node.slice.value, str) else f"{inner}[{node.slice.value!r}]"
         if isinstance(node.slice, ast.UnaryOp):
             return f"{inner}[{ast.unparse(node.slice)}]"
         return inner
     return ""
-
-

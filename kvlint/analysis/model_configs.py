@@ -39,14 +39,18 @@ def known_configs() -> tuple[tuple[re.Pattern[str], KnownConfig], ...]:
     text = packaged_file().with_name("model_configs.toml").read_text(encoding="utf-8")
     found = []
     for row in tomllib.loads(text)["model"]:
-        config = KnownConfig(row["name"], row["pattern"], row["layers"], row["heads"], row["kv-heads"], row["head-dim"], row["hidden"])
+        config = KnownConfig(
+            row["name"], row["pattern"], row["layers"], row["heads"], row["kv-heads"], row["head-dim"], row["hidden"]
+        )
         found.append((re.compile(config.pattern, re.IGNORECASE), config))
     return tuple(found)
 
 
 def named_models(text: str) -> tuple[KnownConfig, ...]:
     """The known models that a piece of code names."""
-    if not re.search(r"(?i)llama|mistral|mixtral|qwen|gpt2|gpt-2|opt-|bloom|falcon|gemma|phi|deepseek|smol|yi-|command", text):
+    if not re.search(
+        r"(?i)llama|mistral|mixtral|qwen|gpt2|gpt-2|opt-|bloom|falcon|gemma|phi|deepseek|smol|yi-|command", text
+    ):
         return ()
     found: list[KnownConfig] = []
     rest = text

@@ -16,13 +16,32 @@ from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_walk import text_of
 from kvlint.analysis.model_configs import KnownConfig, named_models
 
-LAYERS, QUERY_HEADS, KV, DIM, DERIVED_DIM, HIDDEN = "layers", "query heads", "kv heads", "head dim", "derived head dim", "hidden size"
-BYTES, TOKENS, GROUP, NOPE, LATENT, NUMBER, OTHER = "bytes", "tokens", "group", "expanded head dim", "latent", "number", "other"
+LAYERS, QUERY_HEADS, KV, DIM, DERIVED_DIM, HIDDEN = (
+    "layers",
+    "query heads",
+    "kv heads",
+    "head dim",
+    "derived head dim",
+    "hidden size",
+)
+BYTES, TOKENS, GROUP, NOPE, LATENT, NUMBER, OTHER = (
+    "bytes",
+    "tokens",
+    "group",
+    "expanded head dim",
+    "latent",
+    "number",
+    "other",
+)
 WEAK_HEADS = "heads by a bare name"
 
-CACHE_WORD = re.compile(r"(?i)(?:^|[^a-z])kvs?(?:[^a-z]|$)|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_key|cache_(?:size|bytes|mem|gb|mb|gib)|[kv]_cache|key_cache|value_cache|kvcache")
+CACHE_WORD = re.compile(
+    r"(?i)(?:^|[^a-z])kvs?(?:[^a-z]|$)|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_key|cache_(?:size|bytes|mem|gb|mb|gib)|[kv]_cache|key_cache|value_cache|kvcache"
+)
 NOT_A_SIZE = re.compile(r"(?i)flop|param(?!eter)|activation|weight|mlp|attn_?matrix|score|proj|mask|index")
-PAST_WORD = re.compile(r"(?i)past_key|past_kv|past_k|past_v|key_cache|value_cache|k_cache|v_cache|kv_?cache|cache_[kv]|(?:^|_)pkv")
+PAST_WORD = re.compile(
+    r"(?i)past_key|past_kv|past_k|past_v|key_cache|value_cache|k_cache|v_cache|kv_?cache|cache_[kv]|(?:^|_)pkv"
+)
 LAYER_NAME = re.compile(r"(?i)(?:num|n)_?(?:hidden_|decoder_)?layers?$|^layers?$|^num_blocks$|^depth$|layer_num")
 BYTE_NAME = re.compile(r"(?i)byte|itemsize|element_size|dtype_size|precision|^width$|elem_size|dtype_width|bits")
 TOKEN_NAME = re.compile(r"(?i)seq|token|len|ctx|context|positions?$|batch|^b$|bsz")
@@ -99,11 +118,17 @@ class SizeReader:
             self.class_name = owner
             docstring = ast.get_docstring(node) or ""
             scope = Scope(node, node.name, source, self.is_specific(node), named_models(source))
-            scope.names_cache = bool(CACHE_WORD.search(node.name) or CACHE_WORD.search(owner) or CACHE_WORD.search(docstring))
+            scope.names_cache = bool(
+                CACHE_WORD.search(node.name) or CACHE_WORD.search(owner) or CACHE_WORD.search(docstring)
+            )
             for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                 scope.env[arg.arg] = self.quantity_of_name(arg.arg, arg, scope, bare=True)
             self.block(node.body, scope)
-        module = [item for item in self.tree.body if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+        module = [
+            item
+            for item in self.tree.body
+            if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        ]
         source = "\n".join("\n".join(self.lines[item.lineno - 1 : item.end_lineno]) for item in module)
         if module and CACHE_WORD.search(source):
             self.class_name = ""
@@ -117,8 +142,14 @@ class SizeReader:
         """True where the configuration is annotated with the class of one model."""
         for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
             if CONFIG_NAME.search(arg.arg) and arg.annotation is not None:
-                name = text_of(arg.annotation) or (arg.annotation.value if isinstance(arg.annotation, ast.Constant) else "")
-                if isinstance(name, str) and name.endswith("Config") and name not in ("PretrainedConfig", "PreTrainedConfig", "AutoConfig", "ModelConfig"):
+                name = text_of(arg.annotation) or (
+                    arg.annotation.value if isinstance(arg.annotation, ast.Constant) else ""
+                )
+                if (
+                    isinstance(name, str)
+                    and name.endswith("Config")
+                    and name not in ("PretrainedConfig", "PreTrainedConfig", "AutoConfig", "ModelConfig")
+                ):
                     return True
         return self.specific
 
@@ -163,7 +194,11 @@ class SizeReader:
 
     def assign(self, statement: ast.Assign, scope: Scope) -> None:
         target = statement.targets[0]
-        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple) and len(target.elts) == len(statement.value.elts):
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(statement.value, ast.Tuple)
+            and len(target.elts) == len(statement.value.elts)
+        ):
             for item, value in zip(target.elts, statement.value.elts, strict=True):
                 scope.env[ast.unparse(item)] = self.judge(value, scope, target_name(item))
             return
@@ -171,7 +206,7 @@ class SizeReader:
         name = target_name(target)
         if not quantity.kinds and isinstance(statement.value, (ast.Constant, ast.Call, ast.Subscript)):
             named = self.quantity_of_name(name, target, scope, bare=True)
-            quantity = replace(named, numbers=quantity.numbers) if named.kinds and not named.kinds == (OTHER,) else quantity
+            quantity = replace(named, numbers=quantity.numbers) if named.kinds and named.kinds != (OTHER,) else quantity
         for item in statement.targets:
             scope.env[ast.unparse(item)] = quantity
 
@@ -179,7 +214,9 @@ class SizeReader:
         """Both branches; a name that one of them gives the kv heads holds the kv heads."""
         test = ast.unparse(statement.test)
         self.judge(statement.test, scope, "")
-        is_mla = bool(re.search(r"deepseek_v[23]|kv_lora_rank|is_mla|use_mla", test)) and not re.search(r"^not |is None|not in |!=|== 0", test)
+        is_mla = bool(re.search(r"deepseek_v[23]|kv_lora_rank|is_mla|use_mla", test)) and not re.search(
+            r"^not |is None|not in |!=|== 0", test
+        )
         before = dict(scope.env)
         scope.mla += is_mla
         self.block(statement.body, scope)
@@ -189,7 +226,7 @@ class SizeReader:
         self.block(statement.orelse, scope)
         for name, quantity in after.items():
             other = scope.env.get(name)
-            if other is None or KV in quantity.kinds and QUERY_HEADS in other.kinds:
+            if other is None or (KV in quantity.kinds and QUERY_HEADS in other.kinds):
                 scope.env[name] = quantity
             elif other is not quantity and before.get(name) is other:
                 scope.env[name] = quantity if KV in quantity.kinds or QUERY_HEADS not in quantity.kinds else other
@@ -198,8 +235,7 @@ class SizeReader:
 
     def judge(self, node: ast.expr, scope: Scope, target: str) -> Quantity:
         """The quantity of an expression; products in it that size a cache become records."""
-        quantity = self.quantity(node, scope, target, top=True)
-        return quantity
+        return self.quantity(node, scope, target, top=True)
 
     def quantity(self, node: ast.expr, scope: Scope, target: str = "", top: bool = False) -> Quantity:
         if isinstance(node, ast.BinOp):
@@ -214,11 +250,15 @@ class SizeReader:
             return self.either([self.quantity(item, scope) for item in node.values])
         if isinstance(node, ast.IfExp):
             self.quantity(node.test, scope)
-            return self.either([self.quantity(node.body, scope, target, top), self.quantity(node.orelse, scope, target, top)])
+            return self.either(
+                [self.quantity(node.body, scope, target, top), self.quantity(node.orelse, scope, target, top)]
+            )
         if isinstance(node, ast.Call):
             return self.call(node, scope, target)
         if isinstance(node, ast.JoinedStr):
-            text = "".join(part.value for part in node.values if isinstance(part, ast.Constant) and isinstance(part.value, str))
+            text = "".join(
+                part.value for part in node.values if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            )
             for part in node.values:
                 if isinstance(part, ast.FormattedValue):
                     self.quantity(part.value, scope, text, top=True)
@@ -245,7 +285,11 @@ class SizeReader:
     def named(self, node: ast.expr, scope: Scope) -> Quantity:
         known = scope.env.get(ast.unparse(node))
         name = text_of(node)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.slice, ast.Constant)
+            and isinstance(node.slice.value, str)
+        ):
             name = node.slice.value
         elif isinstance(node, ast.Subscript):
             self.quantity(node.value, scope)
@@ -254,8 +298,7 @@ class SizeReader:
             if KV in known.kinds:
                 scope.kv_used = True
             return known
-        quantity = self.quantity_of_name(name, node, scope, bare=isinstance(node, ast.Name))
-        return quantity
+        return self.quantity_of_name(name, node, scope, bare=isinstance(node, ast.Name))
 
     def quantity_of_name(self, name: str, node: ast.AST, scope: Scope, bare: bool) -> Quantity:
         """The kind that a field or a variable of this name is."""
@@ -275,7 +318,9 @@ class SizeReader:
         if role == HEAD_DIM:
             return Quantity((DIM,))
         if lowered in ("hidden_size", "n_embd", "d_model", "hidden_dim", "embed_dim"):
-            return Quantity((HIDDEN,), strong=name in STRONG_HIDDEN and not bare and self.from_config(node), node=expression)
+            return Quantity(
+                (HIDDEN,), strong=name in STRONG_HIDDEN and not bare and self.from_config(node), node=expression
+            )
         if LAYER_NAME.search(name):
             return Quantity((LAYERS,))
         if re.search(r"(?i)key_value_groups|n_rep$|group_size|num_groups|gqa", name):
@@ -305,7 +350,9 @@ class SizeReader:
         if name in ALLOCATE and PAST_WORD.search(f"{target} {enclosing_names(self.statement)}"):
             self.allocation(node, scope, target)
             return Quantity()
-        text = " ".join(item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str))
+        text = " ".join(
+            item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)
+        )
         for item in node.args:
             self.quantity(item, scope, text or target, top=True)
         for keyword in node.keywords:
@@ -330,7 +377,10 @@ class SizeReader:
             result = self.over(node, left, right)
         else:
             return Quantity((NUMBER,) if set(left.kinds + right.kinds) <= {NUMBER} else (OTHER,))
-        if (left.pending or right.pending) and set((*left.kinds, *right.kinds, *left.below, *right.below)) & {KV, GROUP}:
+        if (left.pending or right.pending) and set((*left.kinds, *right.kinds, *left.below, *right.below)) & {
+            KV,
+            GROUP,
+        }:
             self.take_back(left)
             self.take_back(right)
         return self.consider(node, result, scope, target) if top else result
@@ -352,7 +402,15 @@ class SizeReader:
             return Quantity((DERIVED_DIM,), strong=False, derived=node if strong else None)
         if QUERY_HEADS in left.kinds and KV in right.kinds and len(left.kinds) == 1:
             return Quantity((GROUP,))
-        return Quantity(left.kinds, left.below + right.kinds, left.strong, left.pending + right.pending, left.node, left.derived, left.numbers)
+        return Quantity(
+            left.kinds,
+            left.below + right.kinds,
+            left.strong,
+            left.pending + right.pending,
+            left.node,
+            left.derived,
+            left.numbers,
+        )
 
     def take_back(self, quantity: Quantity) -> None:
         for key in quantity.pending:
@@ -368,11 +426,17 @@ class SizeReader:
         names = f"{target} {scope.name}"
         if not (CACHE_WORD.search(target) or scope.names_cache) or NOT_A_SIZE.search(names):
             return quantity
-        around = sum(kind in kinds for kind in (LAYERS, BYTES, TOKENS)) + (2 in quantity.numbers or 4 in quantity.numbers)
+        around = sum(kind in kinds for kind in (LAYERS, BYTES, TOKENS)) + (
+            2 in quantity.numbers or 4 in quantity.numbers
+        )
         if NOPE in kinds and (KV in kinds or QUERY_HEADS in kinds) and LATENT not in kinds and (around or scope.mla):
-            return self.keep("mla", node, quantity, scope, "keys and values of every head, of a model that caches one latent a token")
+            return self.keep(
+                "mla", node, quantity, scope, "keys and values of every head, of a model that caches one latent a token"
+            )
         if scope.mla and (KV in kinds or QUERY_HEADS in kinds) and (DIM in kinds or DERIVED_DIM in kinds) and around:
-            return self.keep("mla", node, quantity, scope, "keys and values of every head, of a model that caches one latent a token")
+            return self.keep(
+                "mla", node, quantity, scope, "keys and values of every head, of a model that caches one latent a token"
+            )
         if KV in kinds or GROUP in quantity.below or KV in quantity.below:
             scope.kv_used = True
             if KV in kinds and DERIVED_DIM in kinds and quantity.derived is not None and not scope.specific and around:
@@ -390,7 +454,14 @@ class SizeReader:
                 return self.keep("heads" if counts_heads else "hidden", node, quantity, scope, reason, factor)
         model = self.numbers_of_model(quantity, scope)
         if model is not None:
-            return self.keep("heads", node, quantity, scope, f"{model.name} has {model.heads} query and {model.kv_heads} kv heads", model.factor)
+            return self.keep(
+                "heads",
+                node,
+                quantity,
+                scope,
+                f"{model.name} has {model.heads} query and {model.kv_heads} kv heads",
+                model.factor,
+            )
         return quantity
 
     def reason(self, quantity: Quantity, scope: Scope) -> tuple[str, str]:
@@ -414,9 +485,18 @@ class SizeReader:
             if isinstance(node, (ast.BinOp, ast.Call, ast.Subscript, ast.Compare)):
                 for child in ast.iter_child_nodes(node):
                     child = child.value if isinstance(child, ast.keyword) else child
-                    if isinstance(child, (ast.Name, ast.Attribute)) and text_of(child) in names and not isinstance(node, ast.Call):
+                    if (
+                        isinstance(child, (ast.Name, ast.Attribute))
+                        and text_of(child) in names
+                        and not isinstance(node, ast.Call)
+                    ):
                         return True
-                    if isinstance(node, ast.Call) and isinstance(child, (ast.Name, ast.Attribute)) and child is not node.func and text_of(child) in names:
+                    if (
+                        isinstance(node, ast.Call)
+                        and isinstance(child, (ast.Name, ast.Attribute))
+                        and child is not node.func
+                        and text_of(child) in names
+                    ):
                         return True
         return False
 
@@ -434,10 +514,14 @@ class SizeReader:
                 return model
         return None
 
-    def keep(self, kind: str, node: ast.expr, quantity: Quantity, scope: Scope, reason: str, factor: str = "") -> Quantity:
+    def keep(
+        self, kind: str, node: ast.expr, quantity: Quantity, scope: Scope, reason: str, factor: str = ""
+    ) -> Quantity:
         subject = "hidden_size" if kind == "hidden" else ast.unparse(quantity.node) if quantity.node is not None else ""
         key = id(node)
-        self.records.setdefault(key, SizeRecord(kind, node, self.statement_of(node, scope), subject, reason, factor, quantity.node))
+        self.records.setdefault(
+            key, SizeRecord(kind, node, self.statement_of(node, scope), subject, reason, factor, quantity.node)
+        )
         return replace(quantity, pending=(*quantity.pending, key))
 
     def statement_of(self, node: ast.expr, scope: Scope) -> ast.stmt:
@@ -447,7 +531,8 @@ class SizeReader:
         holders = [
             item
             for item in ast.walk(scope.node)
-            if isinstance(item, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)) and item.lineno <= node.lineno <= (item.end_lineno or 0)
+            if isinstance(item, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))
+            and item.lineno <= node.lineno <= (item.end_lineno or 0)
         ]
         return holders[-1] if holders else self.statement
 
@@ -465,7 +550,18 @@ class SizeReader:
             return
         reason, factor = self.reason(heads, scope)
         if reason:
-            self.records.setdefault(id(node), SizeRecord("heads", node, self.statement, ast.unparse(heads.node) if heads.node else "", reason, factor, heads.node))
+            self.records.setdefault(
+                id(node),
+                SizeRecord(
+                    "heads",
+                    node,
+                    self.statement,
+                    ast.unparse(heads.node) if heads.node else "",
+                    reason,
+                    factor,
+                    heads.node,
+                ),
+            )
 
     # -- classes that build a past for any model --------------------------------------------------------------------
 
@@ -488,9 +584,16 @@ class SizeReader:
         dicts = {
             text_of(node.targets[0])
             for node in ast.walk(self.tree)
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and has_key(node.value, "head_dim") and isinstance(node.targets[0], ast.Name)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Dict)
+            and has_key(node.value, "head_dim")
+            and isinstance(node.targets[0], ast.Name)
         }
-        classes = {node.name for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef) and node.name.endswith("Config") and declares(node, "head_dim")}
+        classes = {
+            node.name
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Config") and declares(node, "head_dim")
+        }
         if not dicts and not classes:
             return
         for _, function in (*functions_of(self.tree), ("", self.tree)):
@@ -500,7 +603,10 @@ class SizeReader:
                     if arg.annotation is not None and text_of(arg.annotation) in classes:
                         owned.add(arg.arg)
             for statement in ast.walk(function):
-                if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)) and statement.value is not None:
+                if (
+                    isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))
+                    and statement.value is not None
+                ):
                     self.derived_in(statement, owned)
 
     def derived_in(self, statement: ast.Assign | ast.AnnAssign | ast.Return | ast.Expr, owned: set[str]) -> None:
@@ -510,8 +616,14 @@ class SizeReader:
             if not (isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Div))):
                 continue
             sides = [(field_of(side), base_of(side)) for side in (node.left, node.right)]
-            if sides[0] == ("hidden_size", sides[1][1]) and sides[1][0] == "num_attention_heads" and sides[0][1] in owned:
-                self.records.setdefault(id(node), SizeRecord("derived", node, statement, "", f"`{sides[0][1]}` has `head_dim`"))
+            if (
+                sides[0] == ("hidden_size", sides[1][1])
+                and sides[1][0] == "num_attention_heads"
+                and sides[0][1] in owned
+            ):
+                self.records.setdefault(
+                    id(node), SizeRecord("derived", node, statement, "", f"`{sides[0][1]}` has `head_dim`")
+                )
 
     def definitions(self, function: ast.FunctionDef | ast.AsyncFunctionDef, given: set[str]) -> None:
         scope = Scope(function, function.name, "", False, ())
@@ -524,9 +636,14 @@ class SizeReader:
             quantity = self.quantity(statement.value, scope)
             if quantity.kinds == (QUERY_HEADS,) and quantity.strong:
                 reason = "a grouped-query model caches `num_key_value_heads` heads"
-                self.records.setdefault(id(statement.value), SizeRecord("heads", statement.value, statement, ast.unparse(statement.value), reason))
+                self.records.setdefault(
+                    id(statement.value),
+                    SizeRecord("heads", statement.value, statement, ast.unparse(statement.value), reason),
+                )
             elif quantity.kinds == (DERIVED_DIM,) and quantity.derived is not None:
-                self.records.setdefault(id(quantity.derived), SizeRecord("derived", quantity.derived, statement, "", ""))
+                self.records.setdefault(
+                    id(quantity.derived), SizeRecord("derived", quantity.derived, statement, "", "")
+                )
 
 
 def has_key(node: ast.Dict, key: str) -> bool:
@@ -538,7 +655,9 @@ def declares(cls: ast.ClassDef, name: str) -> bool:
     for node in ast.walk(cls):
         if isinstance(node, ast.AnnAssign) and text_of(node.target) == name:
             return True
-        if isinstance(node, ast.Assign) and any(isinstance(item, ast.Attribute) and item.attr == name for item in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(item, ast.Attribute) and item.attr == name for item in node.targets
+        ):
             return True
     return False
 
@@ -604,7 +723,11 @@ def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.
 
 
 def target_name(target: ast.expr) -> str:
-    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
+    if (
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Constant)
+        and isinstance(target.slice.value, str)
+    ):
         return target.slice.value
     return text_of(target)
 

@@ -30,7 +30,11 @@ class ConcatOnHeadAxis(Check):
             if verdict.outcome == "wrong" and verdict.role != "head dim":
                 shape = laid_out(known, verdict)
                 axis = verdict.sequence
-                why = f"which holds the heads in {shape}" if not verdict.note and shape else verdict.note and f"but {verdict.note}" or "which holds the heads"
+                why = (
+                    f"which holds the heads in {shape}"
+                    if not verdict.note and shape
+                    else (verdict.note and f"but {verdict.note}") or "which holds the heads"
+                )
                 yield self.finding(
                     facts,
                     site.node,

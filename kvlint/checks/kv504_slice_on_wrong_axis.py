@@ -31,7 +31,13 @@ class SliceOnWrongAxis(Check):
             reorder = site.how == "reorder"
             axis = 0 if reorder else verdict.sequence
             done = "reorders beams on" if reorder else "cuts"
-            help = "the batch is axis 0" if reorder else f"the sequence is axis {axis}" if axis is not None else "cut the sequence axis"
+            help = (
+                "the batch is axis 0"
+                if reorder
+                else f"the sequence is axis {axis}"
+                if axis is not None
+                else "cut the sequence axis"
+            )
             yield self.finding(
                 facts,
                 site.node,

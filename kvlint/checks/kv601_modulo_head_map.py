@@ -44,4 +44,8 @@ def replacement(facts: Facts, found: HeadMap) -> str:
 def fix_of(facts: Facts, found: HeadMap) -> Fix | None:
     if not found.group or not is_plain(found.node.left) or has_comment(facts.source(found.node)):
         return None
-    return Fix("Divide by the size of a group", Applicability.UNSAFE, (replace_node(facts, found.node, replacement(facts, found)),))
+    return Fix(
+        "Divide by the size of a group",
+        Applicability.UNSAFE,
+        (replace_node(facts, found.node, replacement(facts, found)),),
+    )

@@ -79,7 +79,12 @@ def order_fix(facts: Facts, site: Expansion) -> Fix | None:
     node = site.node
     if site.order != "tiled" or site.how != "repeat" or not isinstance(node, ast.Call) or site.count_node is None:
         return None
-    if not isinstance(node.func, ast.Attribute) or node.func.attr != "repeat" or not is_plain(site.count_node) or node.keywords:
+    if (
+        not isinstance(node.func, ast.Attribute)
+        or node.func.attr != "repeat"
+        or not is_plain(site.count_node)
+        or node.keywords
+    ):
         return None
     if has_comment(facts.source(node)):
         return None

@@ -23,7 +23,9 @@ class MhaOnlyCacheSize(Check):
             if record.kind not in ("heads", "hidden"):
                 continue
             place = place_of(facts, record)
-            what = "`hidden_size` stands for all query heads" if record.kind == "hidden" else "This counts the query heads"
+            what = (
+                "`hidden_size` stands for all query heads" if record.kind == "hidden" else "This counts the query heads"
+            )
             much = f" ({record.factor} too much)" if record.factor else ""
             yield self.finding(
                 facts,

@@ -28,7 +28,8 @@ class DerivedHeadDim(Check):
                 facts,
                 record.node,
                 place,
-                f"The head dim is derived from the hidden size{': ' + record.reason if record.reason else ''}; a config that sets `head_dim` need not agree",
+                f"The head dim is derived from the hidden size{': ' + record.reason if record.reason else ''}; "
+                "a config that sets `head_dim` need not agree",
                 releases=place.releases,
                 help="read `head_dim` and derive it only where a config has none",
                 fix=fix_of(facts, record),

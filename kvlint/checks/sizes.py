@@ -8,7 +8,18 @@ import re
 from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.sizes import SizeReader, SizeRecord
 
-GENERIC_CONFIGS = frozenset({"AutoConfig", "PretrainedConfig", "PreTrainedConfig", "GenerationConfig", "BitsAndBytesConfig", "LoraConfig", "PeftConfig", "QuantizedCacheConfig"})
+GENERIC_CONFIGS = frozenset(
+    {
+        "AutoConfig",
+        "PretrainedConfig",
+        "PreTrainedConfig",
+        "GenerationConfig",
+        "BitsAndBytesConfig",
+        "LoraConfig",
+        "PeftConfig",
+        "QuantizedCacheConfig",
+    }
+)
 
 
 def size_records(facts: Facts) -> list[SizeRecord]:
@@ -27,10 +38,15 @@ def is_specific(facts: Facts) -> bool:
         return True
     for use in facts.imports:
         name = use.qualified.rpartition(".")[2]
-        if name.endswith("Config") and name not in GENERIC_CONFIGS and re.search(r"configuration|config|transformers", use.qualified):
+        if (
+            name.endswith("Config")
+            and name not in GENERIC_CONFIGS
+            and re.search(r"configuration|config|transformers", use.qualified)
+        ):
             return True
     return any(
-        any(base.endswith(("PretrainedConfig", "PreTrainedConfig")) for base in use.info.foreign_bases()) for use in facts.classes
+        any(base.endswith(("PretrainedConfig", "PreTrainedConfig")) for base in use.info.foreign_bases())
+        for use in facts.classes
     )
 
 
