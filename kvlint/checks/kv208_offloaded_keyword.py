@@ -52,6 +52,7 @@ class OffloadedKeyword(Check):
                     releases=in_force & life,
                     life=life,
                     category=category,
-                    help=f"the argument is `offloading` (4.56 and newer); it moves {moved} unless `offload_only_non_sliding` says otherwise",
+                    help=f"the argument is `offloading` (4.56 and newer); "
+                    f"it moves {moved} unless `offload_only_non_sliding` says otherwise",
                     fix=fix if len(use.callee) == 1 else None,
                 )

@@ -97,7 +97,8 @@ class CropArgument(Check):
                 facts,
                 use.call,
                 use.place,
-                f"`crop` of {describe(cache)} takes the number of tokens to remove, below zero; a positive one (the length to keep) raises {error} {{when}}",
+                f"`crop` of {describe(cache)} takes the number of tokens to remove, below zero; "
+                f"a positive one (the length to keep) raises {error} {{when}}",
                 releases=wrong,
                 life=life,
                 help="write `cache.crop(-(cache.get_seq_length() - length))`, or `cache.crop(-n)` to remove n tokens",
