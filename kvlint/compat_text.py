@@ -12,6 +12,9 @@ from kvlint.report._text import count, paint
 
 WIDEST = 100
 NARROWEST = 24
+WIDEST_USE = 3
+"""Columns of one use in a bar, where there are few."""
+SILENT_WORDS = "silently wrong"
 SHORTEST_RANGE = len("on 4.54 to 5.24")
 
 
@@ -74,12 +77,14 @@ def chart(compat: Compatibility, look: Look, width: int) -> list[str]:
         text = numbers(segment, broken, quiet, wordy, look.color)
         lines.append(f"{segment.label:>{label}}  {drawn}{' ' * (bar - length)}  {text}".rstrip())
     breaks, silent = look.marks
-    key = f"{paint(breaks, 'red', look.color)} breaks  {paint(silent, 'yellow', look.color)} runs and is silently wrong"
-    return [*lines, "", f"{' ' * label}  {key}" if label + 2 + 38 <= width else key]
+    keys = [f"{paint(breaks, 'red', look.color)} breaks", f"{paint(silent, 'yellow', look.color)} {SILENT_WORDS}"]
+    if width < len(f"x breaks  x {SILENT_WORDS}") + label + 2:
+        return [*lines, "", *keys]
+    return [*lines, "", " " * (label + 2) + "  ".join(keys)]
 
 
 def drawn_bar(segment: Segment, most: int, room: int, look: Look) -> tuple[str, int]:
-    """The bar, and how many columns it takes; a use is one column where there is room for all."""
+    """The bar, and how many columns it takes; a use is one to three columns where there is room for all."""
     breaks, silent = look.marks
     first = scaled(segment.breaks, most, room)
     second = min(scaled(segment.silent, most, room), room - first) if segment.silent else 0
@@ -91,7 +96,7 @@ def drawn_bar(segment: Segment, most: int, room: int, look: Look) -> tuple[str, 
 
 def scaled(number: int, most: int, room: int) -> int:
     if most <= room:
-        return number
+        return number * min(WIDEST_USE, room // most)
     return max(1, round(number * room / most)) if number else 0
 
 
