@@ -37,7 +37,7 @@ from kvlint.analysis.layout_values import (
 
 Env = dict[str, Value]
 CALL_DEPTH = 5
-CALL_BUDGET = 300
+CALL_BUDGET = 150
 LENGTH_NAME = re.compile(
     r"(?i)len|offset|(?:^|_)past(?:_|$)|n_past|seq|num_tokens|n_tokens|(?:^|_)start(?:_pos)?$|position"
 )

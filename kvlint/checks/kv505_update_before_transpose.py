@@ -16,7 +16,7 @@ from kvlint.findings import Category, Finding
 class UpdateBeforeTranspose(Check):
     """Reports ``cache.update`` and attention calls whose keys are proven to have heads and sequence swapped."""
 
-    triggers = (".update(", "scaled_dot_product_attention", "flash_attn_func")
+    triggers = ("scaled_dot_product_attention", "flash_attn_func", "past_key", "Cache", "cache.update")
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from kvlint.rewriting import has_comment, is_plain, replace_node
 class ModuloHeadMap(Check):
     """Reports remainders that pick the kv head of a query head."""
 
-    triggers = ("%",)
+    triggers = ("kv", "KV", "key_value", "query_groups", "k.shape", "key.shape", "keys.shape")
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

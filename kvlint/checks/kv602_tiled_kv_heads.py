@@ -18,7 +18,7 @@ from kvlint.rewriting import has_comment, is_plain, replace_node
 class TiledKvHeads(Check):
     """Reports copies on a proven heads axis in tile order, and interleaved copies on a proven other axis."""
 
-    triggers = ("repeat", "tile(", "cat(", "concat", "expand(")
+    triggers = ("repeat(", "repeat_interleave", "tile(", "cat(", "concat", "expand(")
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
