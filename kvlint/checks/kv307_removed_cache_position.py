@@ -95,9 +95,17 @@ def first_need(info: FunctionInfo) -> ast.expr | None:
             return None
         if isinstance(node, ast.BoolOp) and any(mentions_as_test(value) for value in node.values):
             return None
-        if (isinstance(node, (ast.Attribute, ast.Subscript)) and is_parameter(node.value) and isinstance(node.ctx, ast.Load)) or (isinstance(node, ast.BinOp) and (is_parameter(node.left) or is_parameter(node.right))):
+        if is_needed(node):
+            assert isinstance(node, ast.expr)
             needed = needed or node
     return needed
+
+
+def is_needed(node: ast.AST) -> bool:
+    """True for ``cache_position.x``, ``cache_position[i]`` and arithmetic with it."""
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return is_parameter(node.value) and isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.BinOp) and (is_parameter(node.left) or is_parameter(node.right))
 
 
 def behind_the_past(info: FunctionInfo, need: ast.expr) -> bool:
