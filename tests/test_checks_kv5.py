@@ -135,6 +135,41 @@ BAD = {
             v = self.v_proj(x).view(b, s, self.heads, self.head_dim)
             return F.scaled_dot_product_attention(q, k, v)  # KV505
         """,
+    "a cache class of the file": """
+        class KVCache:
+            def update(self, key, value):
+                self.cache["key"] = torch.cat([self.cache["key"], key], dim=1)  # KV501
+                self.cache["value"] = torch.cat([self.cache["value"], value], dim=2)
+
+        class Attention:
+            def __init__(self):
+                self.kv = KVCache()
+
+            def forward(self, x):
+                b, s, _ = x.shape
+                k = self.k_proj(x).view(b, s, self.heads, self.head_dim).transpose(1, 2)
+                v = self.v_proj(x).view(b, s, self.heads, self.head_dim).transpose(1, 2)
+                self.kv.update(k, v)
+        """,
+    "pairs of a transformers cache": """
+        def merge(model, ids, new):
+            past = model(ids, use_cache=True).past_key_values
+            for k, v in past:
+                kv_len = k.shape[1]  # KV503
+            return tuple((torch.cat([k, nk], dim=1), torch.cat([v, nv], dim=2)) for (k, v), (nk, nv) in zip(past, new))  # KV501
+        """,
+    "the stored keys of a layer": """
+        from transformers import DynamicCache
+
+        def extend(cache: DynamicCache, new_k):
+            return torch.cat([cache.layers[0].keys, new_k], dim=1)  # KV501
+        """,
+    "two lengths of one tensor": """
+        def lengths(layer_past):
+            kv_seq_len = layer_past[0].size(-2)
+            past_len = layer_past[0].shape[-1]  # KV503
+            return kv_seq_len, past_len
+        """,
     "flash attention with heads first": """
         def forward(self, x):
             b, s, _ = x.shape

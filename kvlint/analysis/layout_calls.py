@@ -121,6 +121,9 @@ class LayoutCalls(LayoutAttention):
             isinstance(node.func, ast.Name) and node.func.id in self.module_env
         ):
             return self.call_value(node, self.eval(node.func, env), name, env)
+        if isinstance(node.func, ast.Name) and node.func.id in self.classes:
+            self.arguments(node, env)
+            return (Obj(f"{node.func.id}.self", "self"),)
         if isinstance(node.func, ast.Name):
             dotted = self.libraries.get(node.func.id, node.func.id)
             name = dotted.rpartition(".")[2]
@@ -152,6 +155,11 @@ class LayoutCalls(LayoutAttention):
         assert isinstance(node.func, ast.Attribute)
         base = self.eval(node.func.value, env)
         arguments, keywords = self.arguments(node, env), self.keywords(node, env)
+        instance = self.instance_class(base[0]) if len(base) == 1 and isinstance(base[0], Obj) else ""
+        if instance:
+            own = self.own_method(instance, name)
+            if own is not None:
+                return self.inline(node, own, arguments, keywords, env)
         if len(base) == 1 and isinstance(base[0], Obj) and base[0].name == "self":
             own = self.own_method(base[0].key[:-5], name)
             if own is not None:
@@ -170,6 +178,14 @@ class LayoutCalls(LayoutAttention):
         if name in SDPA or name in FLASH:
             return self.function_call(node, name, arguments, keywords, env)
         return (self.fresh(node, name if tags_of(name) else ""),)
+
+    def instance_class(self, atom: Obj) -> str:
+        """The class of the file that the object is an instance of, or ""."""
+        if atom.key.endswith(".self"):
+            return atom.key[:-5] if atom.key[:-5] in self.classes else ""
+        owner, _, name = atom.key.rpartition(".")
+        made = {text_of(item.func) if isinstance(item, ast.Call) else "" for item in self.attributes.get((owner, name), ())}
+        return next(iter(made)) if len(made) == 1 and made <= self.classes.keys() else ""
 
     def own_method(self, owner: str, name: str) -> Function | None:
         """A method of the class, or of a class of the same file that it derives from."""

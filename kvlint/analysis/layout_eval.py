@@ -116,7 +116,7 @@ class LayoutEval(LayoutWalk):
         results: list[Value] = []
         for atom in base:
             if isinstance(atom, Obj):
-                if atom.name == "self" and atom.key.endswith(".self"):
+                if atom.key.endswith(".self"):
                     results.append((Obj(f"{atom.key[:-5]}.{node.attr}", node.attr, tags_of(node.attr)),))
                 else:
                     results.append((Obj(f"{atom.key}.{node.attr}", node.attr, tags_of(node.attr)),))

@@ -178,6 +178,7 @@ def are_twins(one: Site, other: Site) -> bool:
 
 def lengths(layouts: Layouts) -> Iterator[Verdict]:
     """Lengths read from the axis of heads, of head dims, or (for the length of a past) of the batch."""
+    contradicted = same_tensor_lengths(layouts)
     for contexts in layouts.sites(LengthRead):
         verdicts = []
         for site in contexts:
@@ -207,7 +208,36 @@ def lengths(layouts: Layouts) -> Iterator[Verdict]:
                 verdicts.append(Verdict(site, "right", SEQUENCE, found[0], site.tensors[0]))
             else:
                 verdicts.append(Verdict(site, "undecided", tensor=site.tensors[0]))
-        yield combine(verdicts)
+        verdict = combine(verdicts)
+        pair = contradicted.get(id(verdict.site.node))
+        if verdict.outcome == "undecided" and pair is not None:
+            other = pair[1]
+            evidence = Evidence(SEQUENCE, Strength.LENGTH, other.node, f"read from axis {other.axis} as `{other.name}` here")
+            verdict = Verdict(verdict.site, "wrong", HEAD_DIM, evidence, None, other.axis)
+        yield verdict
+
+
+def same_tensor_lengths(layouts: Layouts) -> dict[int, tuple[LengthRead, LengthRead]]:
+    """Lengths of one tensor read from two axes, the last one and the one before: the last is the wrong one of the two.
+
+    The key is the identity of the wrong place; the value holds it and the other one.
+    """
+    reads: dict[str, list[LengthRead]] = {}
+    for contexts in layouts.sites(LengthRead):
+        for site in contexts:
+            assert isinstance(site, LengthRead)
+            for tensor in site.tensors:
+                lead = layouts.settled(tensor).lead
+                if lead is not None and not tensor.axes and not lead.drop:
+                    reads.setdefault(lead.key, []).append(site)
+    found: dict[int, tuple[LengthRead, LengthRead]] = {}
+    for sites in reads.values():
+        for last, before in ((-1, -2), (3, 2)):
+            wrong = [site for site in sites if site.axis == last]
+            right = [site for site in sites if site.axis == before]
+            if wrong and right:
+                found |= {id(site.node): (site, right[0]) for site in wrong}
+    return found
 
 
 def cuts(layouts: Layouts) -> Iterator[Verdict]:
