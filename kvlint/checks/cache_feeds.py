@@ -1,0 +1,462 @@
+"""Calls that feed tokens to a model together with a cache: which cache, which ids, which mask, and how often."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvlint.analysis.facts import CallUse, Facts, Place
+from kvlint.analysis.names import MODEL_NAMES
+from kvlint.analysis.recorder import path_of
+from kvlint.analysis.values import LocalClass, LocalFunction, Symbol, of_type
+from kvlint.checks.bindings import COMPREHENSIONS, Binding, Scope, paths_read, position, prefixes, tree_of
+from kvlint.checks.call_targets import is_none, own_cache_models, target_of
+
+CACHE_WORDS = ("cache", "past_key_values")
+"""Keywords of a model and of `generate` for the cache, and members of their output that hold it."""
+IDS_WORDS = ("input_ids", "inputs", "inputs_embeds", "decoder_input_ids")
+SPEAKS_OF_MODELS = re.compile(
+    r"get_seq_length|transformers|input_ids|\.logits|batch_repeat_interleave|DynamicCache|StaticCache|max_new_tokens"
+)
+TOKENIZER = re.compile(r"(?i)(?:^|_)(?:tok|tokeni[sz]er?|tknzr|processor|proc|enc(?:ode)?|text_processor)$")
+READERS = frozenset(
+    {
+        "get_seq_length",
+        "get_max_length",
+        "get_max_cache_shape",
+        "get_mask_sizes",
+        "get_usable_length",
+        "is_initialized",
+        "to_legacy_cache",
+        "activate_past_recording",
+        "__len__",
+    }
+)
+"""Methods of a cache that leave it as it is."""
+HARMLESS = frozenset(
+    {"len", "print", "isinstance", "type", "repr", "str", "id", "hasattr", "getattr", "bool", "deepcopy", "copy"}
+)
+"""Functions that leave a cache as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One call. *role* is "model" or "generate"; *spread* are the mappings given with ``**``."""
+
+    use: CallUse
+    role: str
+    keyword: ast.keyword | None
+    cache: ast.expr | None
+    ids: tuple[ast.expr, ...]
+    mask: ast.expr | None
+    spread: tuple[ast.expr, ...]
+
+    @property
+    def node(self) -> ast.Call:
+        return self.use.node
+
+    @property
+    def place(self) -> Place:
+        return self.use.place
+
+    @property
+    def path(self) -> str:
+        """The path of the cache, "" where it is no plain path."""
+        return path_of(self.cache) if self.cache is not None else ""
+
+    @property
+    def inputs(self) -> tuple[ast.expr, ...]:
+        """All expressions that bring tokens."""
+        return (*self.ids, *self.spread)
+
+
+def feeds_of(facts: Facts) -> tuple[Feed, ...]:
+    """All calls of a model or of ``generate`` in the region, in the order of the text."""
+    known = facts.memo.get("feeds")
+    if not isinstance(known, tuple):
+        found = [feed for feed in (feed_of(facts, use) for use in facts.calls) if feed is not None]
+        known = facts.memo["feeds"] = tuple(sorted(found, key=lambda feed: position(feed.node)))
+    return known
+
+
+def cached_feeds(facts: Facts) -> list[Feed]:
+    """Those that are given a cache."""
+    return [feed for feed in feeds_of(facts) if feed.cache is not None]
+
+
+def feed_of(facts: Facts, use: CallUse) -> Feed | None:
+    if facts.in_transformers and facts.foreign_engine:
+        return None
+    role = role_of(facts, use)
+    if not role:
+        return None
+    keyword = cache = mask = None
+    ids: list[ast.expr] = [use.node.args[0]] if use.node.args and not isinstance(use.node.args[0], ast.Starred) else []
+    spread: list[ast.expr] = []
+    for item, (name, value) in zip(use.node.keywords, use.keywords, strict=True):
+        if item.arg is None:
+            spread.append(item.value)
+        elif item.arg in CACHE_WORDS and not is_none(value):
+            keyword, cache = item, item.value
+        elif item.arg in IDS_WORDS:
+            ids.append(item.value)
+        elif item.arg == "attention_mask":
+            mask = item.value
+    return Feed(use, role, keyword, cache, tuple(ids), mask, tuple(spread))
+
+
+def role_of(facts: Facts, use: CallUse) -> str:
+    """``model``, ``generate`` or ""."""
+    target = target_of(facts, use)
+    if target is not None:
+        return target.role if target.role in ("model", "generate") else ""
+    if facts.foreign_engine or any(isinstance(atom, (LocalFunction, LocalClass)) for atom in use.callee):
+        return ""
+    words = {item.arg for item in use.node.keywords} & set(CACHE_WORDS)
+    func = use.node.func
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if not words or not SPEAKS_OF_MODELS.search(facts.text) or own_cache_models(facts, {str(word) for word in words}):
+        return ""
+    if name == "generate" and isinstance(func, ast.Attribute):
+        return "generate"
+    if isinstance(func, ast.Name) and MODEL_NAMES.search(name):
+        return "model"
+    return ""
+
+
+def scope_of(facts: Facts, feed: Feed) -> Scope:
+    return tree_of(facts).scope_of(feed.node)
+
+
+def last_part(path: str) -> str:
+    return re.split(r"[.\[]", path)[-1]
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+
+
+def copied(facts: Facts, node: ast.expr | None) -> str:
+    """ "deep" or "shallow" for a call of ``copy.deepcopy`` or ``copy.copy``, else ""."""
+    if not isinstance(node, ast.Call) or len(node.args) != 1:
+        return ""
+    use = next((item for item in facts.calls if item.node is node), None)
+    names = {atom.name for atom in of_type(use.callee, Symbol)} if use is not None else set()
+    if "copy.deepcopy" in names:
+        return "deep"
+    if "copy.copy" in names:
+        return "shallow"
+    path = path_of(node.func)
+    if path in ("copy.deepcopy", "deepcopy"):
+        return "deep"
+    return "shallow" if path == "copy.copy" and not names else ""
+
+
+# -- loops ------------------------------------------------------------------------------------------------------------
+
+
+def stays(facts: Facts, scope: Scope, path: str, region: ast.AST) -> bool:
+    """True where the cache under *path* is, all through *region*, one object that nothing but feeds write to."""
+    if not path or scope.bound_in(path, region):
+        return False
+    return not handled(facts, scope, path, region)
+
+
+def handled(facts: Facts, scope: Scope, path: str, region: ast.AST) -> bool:
+    """True where something in *region* may take tokens out of the cache, or hand it to code that may."""
+    fed = {id(feed.node) for feed in feeds_of(facts)}
+    tree = scope.tree
+    for node in scope.nodes:
+        if isinstance(node, ast.Call):
+            func = node.func
+            if isinstance(func, ast.Attribute):
+                owner = base_of_cache(func.value)
+                if (
+                    owner == path
+                    and (owner != path_of(func.value) or func.attr not in READERS)
+                    and tree.inside(node, region)
+                ):
+                    return True
+            if (
+                id(node) in fed
+                or (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")) in HARMLESS
+            ):
+                continue
+            given = [*node.args, *(item.value for item in node.keywords)]
+            if any(path_of(strip_star(item)) == path for item in given) and tree.inside(node, region):
+                return True
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            if base_of_cache(node.value) == path and tree.inside(node, region):
+                return True
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            if base_of_cache(node.iter) == path and tree.inside(node, region):
+                return True
+    return False
+
+
+def strip_star(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Starred) else node
+
+
+def base_of_cache(node: ast.expr) -> str:
+    """The path of the cache behind ``cache``, ``cache.layers``, ``cache.layers[i]``, ``cache.layers[i].keys``."""
+    current = node
+    while True:
+        if isinstance(current, ast.Subscript):
+            current = current.value
+        elif isinstance(current, ast.Attribute) and current.attr in (
+            "layers",
+            "keys",
+            "values",
+            "key_cache",
+            "value_cache",
+        ):
+            current = current.value
+        else:
+            return path_of(current)
+
+
+def leaves_at_once(scope: Scope, feed: Feed, loop: ast.AST) -> bool:
+    """True where the loop ends in the very round of the feed: ``return generate(...)``, or a ``break`` behind it."""
+    if isinstance(loop, COMPREHENSIONS):
+        return False
+    child: ast.AST = feed.node
+    for item in scope.tree.ancestors(feed.node):
+        if isinstance(item, ast.Return):
+            return True
+        if isinstance(child, ast.stmt):
+            for block in (getattr(item, "body", None), getattr(item, "orelse", None), getattr(item, "finalbody", None)):
+                if isinstance(block, list) and any(one is child for one in block):
+                    after = block[next(i for i, one in enumerate(block) if one is child) + 1 :]
+                    if any(isinstance(one, (ast.Break, ast.Return, ast.Raise)) for one in after):
+                        return True
+        if item is loop:
+            return False
+        child = item
+    return False
+
+
+class Dependence:
+    """What an expression inside a loop is made from."""
+
+    def __init__(self, facts: Facts, scope: Scope, loop: ast.AST) -> None:
+        self.facts = facts
+        self.scope = scope
+        self.loop = loop
+        self.carried = False
+        """Something that is handed from round to round, or that cannot be told."""
+        self.varies = False
+        """Something that is new in every round: the loop's own target, a line that is read."""
+        self.fixed: set[str] = set()
+        """Paths from outside of the loop that stay as they are."""
+        self.calls: list[ast.Call] = []
+        """Calls on the way, inside the loop."""
+        self.nodes: list[ast.expr] = []
+        """The expressions on the way."""
+        self._seen: set[tuple[str, int]] = set()
+
+    def follow(self, expression: ast.expr) -> Dependence:
+        self.nodes.append(expression)
+        for path, node in self._paths(expression):
+            self._path(path, node)
+        return self
+
+    def _paths(self, expression: ast.expr) -> list[tuple[str, ast.expr]]:
+        for node in ast.walk(expression):
+            if isinstance(node, ast.Call):
+                self.calls.append(node)
+                func = path_of(node.func)
+                parts = func.split(".")
+                if parts[0] in ("self", "cls") and not any(TOKENIZER.search(part) for part in parts[1:]):
+                    self.carried = True
+                if func in ("input", "next") or parts[-1] in ("readline", "prompt", "recv", "get"):
+                    self.varies = self.varies or func == "input"
+            elif isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom)):
+                self.carried = True
+        return list(paths_read(expression))
+
+    def _path(self, path: str, node: ast.expr) -> None:
+        key = (path, id(node))
+        if key in self._seen or self.carried:
+            return
+        self._seen.add(key)
+        for prefix in prefixes(path):
+            if self.scope.changed_in(prefix, self.loop):
+                self.carried = True
+                return
+        inside = self.scope.bound_in(path, self.loop)
+        if not inside:
+            self.fixed.add(path)
+            return
+        for prefix in prefixes(path):
+            if not any(item.path == prefix for item in inside):
+                continue
+            for binding in self.scope.definitions(prefix, node):
+                self._binding(binding, node)
+
+    def _binding(self, binding: Binding, at: ast.AST) -> None:
+        tree = self.scope.tree
+        if not tree.inside(binding.node, self.loop):
+            self.carried = True  # either round: from before the loop, or from the round before
+            return
+        if binding.kind == "target" and binding.value is None:
+            if isinstance(binding.node, (ast.For, ast.AsyncFor)) and binding.node is not self.loop:
+                self.follow(binding.node.iter)
+            elif isinstance(binding.node, ast.comprehension) and not tree.inside(binding.node, self.loop):
+                self.carried = True
+            self.varies = True
+            return
+        if binding.kind in ("augmented", "delete", "parameter") or binding.value is None:
+            self.carried = binding.kind != "augmented" or self.carried
+            if binding.kind == "augmented":
+                self._augmented(binding)
+            return
+        if position(binding.node) > position(at):
+            self.carried = True
+            return
+        self.follow(binding.value)
+
+    def _augmented(self, binding: Binding) -> None:
+        """``text += more``: fine where the name got a fresh value earlier in the same round."""
+        assert isinstance(binding.node, ast.AugAssign)
+        if binding.value is not None:
+            self.follow(binding.value)
+        for earlier in self.scope.definitions(binding.path, binding.node):
+            if not self.scope.tree.inside(earlier.node, self.loop) or position(earlier.node) > position(binding.node):
+                self.carried = True
+                return
+            self._binding(earlier, binding.node)
+
+
+def dependence(facts: Facts, scope: Scope, loop: ast.AST, expressions: tuple[ast.expr, ...]) -> Dependence:
+    found = Dependence(facts, scope, loop)
+    for item in expressions:
+        found.follow(item)
+    return found
+
+
+# -- what is read from where --------------------------------------------------------------------------------------------
+
+
+def slice_of(scope: Scope, expressions: tuple[ast.expr, ...], limit: int = 60) -> tuple[list[ast.expr], set[str]]:
+    """The expressions that can have made *expressions*, followed back through the scope, and the paths they read."""
+    todo: list[ast.expr] = list(expressions)
+    found: list[ast.expr] = []
+    paths: set[str] = set()
+    seen: set[int] = set()
+    while todo and len(found) < limit:
+        item = todo.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        found.append(item)
+        for path, node in paths_read(item):
+            paths.add(path)
+            for prefix in prefixes(path):
+                for binding in scope.definitions(prefix, node):
+                    if binding.value is not None:
+                        todo.append(binding.value)
+                    elif isinstance(binding.node, (ast.For, ast.AsyncFor, ast.comprehension)):
+                        todo.append(binding.node.iter)
+    return found, paths
+
+
+def calls_in(expressions: list[ast.expr]) -> Iterator[ast.Call]:
+    for item in expressions:
+        for node in ast.walk(item):
+            if isinstance(node, ast.Call):
+                yield node
+
+
+def is_tokenizer_call(node: ast.Call) -> bool:
+    """``tok(...)``, ``self.tokenizer(...)``, ``tok.encode(...)``, ``tok.apply_chat_template(...)``."""
+    func = node.func
+    if isinstance(func, ast.Attribute) and func.attr in (
+        "apply_chat_template",
+        "encode_plus",
+        "batch_encode_plus",
+        "encode",
+    ):
+        return func.attr != "encode" or bool(TOKENIZER.search(last_part(path_of(func.value))))
+    return bool(TOKENIZER.search(last_part(path_of(func)))) if path_of(func) else False
+
+
+def single_value(scope: Scope, node: ast.expr) -> ast.expr:
+    """What a name was assigned, where that is one expression."""
+    path = path_of(node)
+    found = scope.definitions(path, node) if path else []
+    if len(found) == 1 and found[0].value is not None and found[0].kind == "assign":
+        return found[0].value
+    return node
+
+
+def tokenized(scope: Scope, node: ast.expr) -> ast.Call | None:
+    """The one call of a tokenizer that made *node*."""
+    current = single_value(scope, node)
+    while (
+        isinstance(current, ast.Call)
+        and isinstance(current.func, ast.Attribute)
+        and current.func.attr in ("to", "cuda", "cpu")
+    ):
+        current = single_value(scope, current.func.value)
+    return current if isinstance(current, ast.Call) and is_tokenizer_call(current) else None
+
+
+def cache_sources(scope: Scope, feed: Feed) -> list[Binding]:
+    """The bindings that the cache of a call comes from: of its own name, or of the output it is read off."""
+    assert feed.cache is not None
+    path = feed.path
+    if isinstance(feed.cache, ast.Attribute) and feed.cache.attr in CACHE_WORDS and path:
+        return scope.definitions(path, feed.node) or scope.definitions(path_of(feed.cache.value), feed.node)
+    if isinstance(feed.cache, ast.Subscript) and path:
+        return scope.definitions(path, feed.node) or scope.definitions(path_of(feed.cache.value), feed.node)
+    return scope.definitions(path, feed.node) if path else []
+
+
+def is_output_cache(node: ast.expr | None) -> str:
+    """The path of ``out`` for ``out.cache``, ``out.past_key_values`` and ``out["cache"]``."""
+    if isinstance(node, ast.Attribute) and node.attr in CACHE_WORDS:
+        return path_of(node.value)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in CACHE_WORDS:
+        return path_of(node.value)
+    return ""
+
+
+# -- caches that outlive a call ----------------------------------------------------------------------------------------
+
+
+def other_functions(facts: Facts, scope: Scope, feed: Feed) -> Iterator[Scope]:
+    """The functions that share the cache of *feed* with its own."""
+    tree = tree_of(facts)
+    for use in facts.functions:
+        if use.info.node is not scope.node and use.info.owner is feed.place.owner:
+            yield tree.scope(use.info.node)
+
+
+def renews(facts: Facts, other: Scope, path: str) -> bool:
+    return path in other.bindings or handled(facts, other, path, other.node)
+
+
+def renewed_by_callee(facts: Facts, scope: Scope, feed: Feed) -> bool:
+    """True where the function first calls another one that starts the cache anew."""
+    called = {
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for node in scope.nodes
+        if isinstance(node, ast.Call)
+    }
+    return any(
+        isinstance(other.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and other.node.name in called
+        and renews(facts, other, feed.path)
+        for other in other_functions(facts, scope, feed)
+    )
+
+
+def renewed_elsewhere(facts: Facts, scope: Scope, feed: Feed) -> bool:
+    return any(
+        isinstance(other.node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and other.node.name != "__init__"
+        and renews(facts, other, feed.path)
+        for other in other_functions(facts, scope, feed)
+    )

@@ -1,0 +1,405 @@
+"""One cache for several prompts: every call writes into it, so only the first starts from the prefix."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts
+from kvlint.analysis.recorder import path_of
+from kvlint.checks.base import Check
+from kvlint.checks.bindings import COMPREHENSIONS, LOOPS, Binding, Scope, position, prefixes, tree_of
+from kvlint.checks.cache_feeds import (
+    Dependence,
+    Feed,
+    cached_feeds,
+    calls_in,
+    copied,
+    dependence,
+    handled,
+    is_tokenizer_call,
+    last_part,
+    leaves_at_once,
+    scope_of,
+    slice_of,
+    stays,
+)
+from kvlint.checks.turns import goes_through_pieces, is_conversation, is_fixed_part, mask_follows_past, reads_length
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+
+ALTERNATIVES = re.compile(
+    r"(?i)(?:^|_)(?:candidates?|options?|choices?|continuations?|suffix(?:es)?|endings?|questions?|queries|prompts?|answers?|"
+    r"completions?|hypothes[ei]s|branch(?:es)?|variants?|tails?|alternatives?|proposals?|conditions?|labels?|verbalizers?)(?:_|$)"
+)
+"""What people call texts that each follow the same prefix."""
+
+
+class SharedPrefixCache(Check):
+    """Reports a cache that several prompts write to, and shallow copies of a cache."""
+
+    triggers = ("cache=", "past_key_values=", "copy(")
+    category = Category.SILENT
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        feeds = cached_feeds(facts)
+        told: set[int] = set()
+        for feed in feeds:
+            for shallow in shallow_copies(facts, feed):
+                if id(shallow) not in told:
+                    told.add(id(shallow))
+                    yield self._shallow(facts, feed, shallow)
+        first: set[tuple[int, str]] = set()
+        for feed in feeds:
+            scope = scope_of(facts, feed)
+            loop = shared_in_loop(facts, scope, feed)
+            if loop is not None and (id(loop), feed.path) not in first:
+                first.add((id(loop), feed.path))
+                yield self._shared(facts, feed, "the loop")
+            elif loop is None and (
+                follows_another(facts, scope, feed, feeds) or shared_by_calls(facts, scope, feed, feeds)
+            ):
+                yield self._shared(facts, feed, "each call")
+
+    def _shared(self, facts: Facts, feed: Feed, who: str) -> Finding:
+        assert feed.keyword is not None and feed.cache is not None
+        name = facts.source(feed.cache)
+        rounds = "every round of the loop" if who == "the loop" else "every call"
+        return self.finding(
+            facts,
+            feed.keyword,
+            feed.place,
+            f"{rounds} writes into `{name}`: from the second prompt on, it holds the tokens of the prompts before",
+            releases=feed.place.releases,
+            help=f"give each prompt a copy: `{feed.keyword.arg}=copy.deepcopy({name})`",
+            fix=deepcopy_fix(facts, feed),
+        )
+
+    def _shallow(self, facts: Facts, feed: Feed, node: ast.Call) -> Finding:
+        place = next((use.place for use in facts.calls if use.node is node), feed.place)
+        name = facts.source(node.args[0])
+        fix = None
+        if isinstance(node.func, ast.Attribute):
+            _, end = facts.span(node.func)
+            fix = Fix("Copy the layers too", Applicability.UNSAFE, (Edit(end - len("copy"), end, "deepcopy"),))
+        return self.finding(
+            facts,
+            node,
+            place,
+            f"`copy.copy` leaves the layers shared: what is fed to the copy is written into `{name}` too",
+            releases=place.releases,
+            help=f"`copy.deepcopy({name})`",
+            fix=fix,
+        )
+
+
+def deepcopy_fix(facts: Facts, feed: Feed) -> Fix | None:
+    """Wraps the cache in ``copy.deepcopy`` and imports ``copy`` where that is missing."""
+    assert feed.cache is not None and isinstance(facts.tree, ast.Module)
+    module = tree_of(facts).scope(facts.tree)
+    if "copy" in module.bindings or "copy" in scope_of(facts, feed).bindings or facts.kind == "docstring":
+        return None
+    edits: list[Edit] = []
+    if not any(imports_copy(node) for node in (*facts.tree.body, *scope_of(facts, feed).nodes)):
+        first = first_import(facts.tree)
+        if first is None or any(names_copy(node) for node in ast.walk(facts.tree)):
+            return None
+        where, _ = facts.span(first)
+        edits.append(Edit(where, where, "import copy\n"))
+    start, end = facts.span(feed.cache)
+    edits += [Edit(start, start, "copy.deepcopy("), Edit(end, end, ")")]
+    return Fix("Give each prompt a copy", Applicability.UNSAFE, tuple(edits))
+
+
+def imports_copy(node: ast.AST) -> bool:
+    return isinstance(node, ast.Import) and any(item.name == "copy" and not item.asname for item in node.names)
+
+
+def first_import(tree: ast.Module) -> ast.stmt | None:
+    """The first import of the module that stands on a line of its own and is not one of ``__future__``."""
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and node.col_offset == 0:
+            if not (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+                return node
+    return None
+
+
+def names_copy(node: ast.AST) -> bool:
+    """True where the name ``copy`` means something else than the module."""
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name) == "copy"
+    if isinstance(node, ast.Name):
+        return node.id == "copy" and isinstance(node.ctx, ast.Store)
+    return isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == "copy"
+
+
+# -- shallow copies -----------------------------------------------------------------------------------------------------
+
+
+def shallow_copies(facts: Facts, feed: Feed) -> Iterator[ast.Call]:
+    """Calls of ``copy.copy`` that make the cache of *feed*, and whose layers stay those of the original."""
+    scope = scope_of(facts, feed)
+    assert feed.cache is not None
+    if copied(facts, feed.cache) == "shallow":
+        assert isinstance(feed.cache, ast.Call)
+        yield feed.cache
+        return
+    if not feed.path:
+        return
+    definitions = scope.definitions(feed.path, feed.node)
+    if not definitions or not all(copied(facts, item.value) for item in definitions):
+        return
+    for item in definitions:
+        if copied(facts, item.value) == "shallow" and not renewed(scope, feed.path):
+            assert isinstance(item.value, ast.Call)
+            if outlives(scope, item.value, item.node):
+                yield item.value
+
+
+def renewed(scope: Scope, path: str) -> bool:
+    """True where the layers of the copy are replaced: ``branch.layers = [...]``."""
+    if any(key.startswith((path + ".", path + "[")) for key in scope.bindings):
+        return True
+    return scope.changed_in(f"{path}.layers", scope.node)
+
+
+def outlives(scope: Scope, call: ast.Call, statement: ast.AST) -> bool:
+    """True where the original is used again: in the next round, further below, or by whoever owns it."""
+    path = path_of(call.args[0])
+    if not path or "." in path or scope.loops(call):
+        return True
+    bound = scope.bindings.get(path, [])
+    if not bound or any(item.kind == "parameter" for item in bound):
+        return True
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == path
+        and isinstance(node.ctx, ast.Load)
+        and position(node) > position(call.args[0])
+        for node in scope.nodes
+        if not scope.tree.inside(node, statement)
+    )
+
+
+# -- loops ----------------------------------------------------------------------------------------------------------------
+
+
+def aliased(facts: Facts, scope: Scope, feed: Feed, loop: ast.AST) -> str:
+    """The path of the cache outside of *loop*, through ``branch = base`` in its body; "" where each round has its own."""
+    path = feed.path
+    for _ in range(3):
+        inside = scope.bound_in(path, loop) if path else []
+        if not inside:
+            return path
+        if len(inside) != 1 or inside[0].path != path or inside[0].value is None:
+            return ""
+        path = path_of(inside[0].value)
+    return ""
+
+
+def shared_in_loop(facts: Facts, scope: Scope, feed: Feed) -> ast.AST | None:
+    """The loop whose rounds all write into the cache of *feed* although each has a prompt of its own."""
+    loops = scope.loops(feed.node)
+    if not loops:
+        return None
+    loop = loops[0]
+    path = aliased(facts, scope, feed, loop)
+    if (
+        not path
+        or not stays(facts, scope, path, loop)
+        or (path != feed.path and handled(facts, scope, feed.path, loop))
+    ):
+        return None
+    if leaves_at_once(scope, feed, loop):
+        return None
+    found = dependence(facts, scope, loop, feed.inputs)
+    if found.carried or any(reads_length(item) for item in found.nodes) or mask_follows_past(scope, feed):
+        return None
+    if goes_through_pieces(loop):
+        return None
+    if feed.role == "generate":
+        return None if is_conversation(loop, found) else loop
+    return loop if alternatives(facts, scope, feed, loop, found) else None
+
+
+def alternatives(facts: Facts, scope: Scope, feed: Feed, loop: ast.AST, found: Dependence) -> bool:
+    """True where the rounds of a loop over ``model(...)`` are alternatives, not pieces of one sequence."""
+    if not found.varies or isinstance(loop, ast.While):
+        return False
+    source = loop.iter if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+    targets: list[ast.expr] = [loop.target] if isinstance(loop, (ast.For, ast.AsyncFor)) else []
+    if source is None and isinstance(loop, COMPREHENSIONS):
+        source = loop.generators[0].iter
+        targets = [loop.generators[0].target]
+    if source is None:
+        return False
+    words = [last_part(path_of(node)) for part in (source, *targets) for node in ast.walk(part) if path_of(node)]
+    if not any(ALTERNATIVES.search(word) for word in words):
+        return False
+    return uses_result(scope, feed)
+
+
+def uses_result(scope: Scope, feed: Feed) -> bool:
+    """True where what the model says of the tokens is kept: the feed is more than a way to fill the cache."""
+    return not isinstance(scope.tree.parent(feed.node), ast.Expr)
+
+
+# -- one call after the other -----------------------------------------------------------------------------------------------
+
+
+def follows_another(facts: Facts, scope: Scope, feed: Feed, feeds: list[Feed]) -> bool:
+    """True for a ``generate`` on a cache that an earlier ``generate`` of the same block has used for another prompt."""
+    if feed.role != "generate" or not feed.path or scope.loops(feed.node):
+        return False
+    for earlier in feeds:
+        if earlier.role != "generate" or earlier.path != feed.path or position(earlier.node) >= position(feed.node):
+            continue
+        if scope_of(facts, earlier) is not scope or scope.loops(earlier.node) or not same_block(scope, earlier, feed):
+            continue
+        if between(facts, scope, earlier, feed):
+            continue
+        if other_prompt(facts, scope, earlier, feed):
+            return True
+    return False
+
+
+def same_block(scope: Scope, earlier: Feed, later: Feed) -> bool:
+    return scope.tree.parent(earlier.place.statement) is scope.tree.parent(later.place.statement)
+
+
+def between(facts: Facts, scope: Scope, earlier: Feed, later: Feed) -> bool:
+    """True where the cache gets another value, or is handled, between two feeds."""
+    start, end = position(earlier.node), position(later.node)
+    for prefix in prefixes(later.path):
+        if any(start < position(item.node) < end for item in scope.bindings.get(prefix, ())):
+            return True
+    return any(
+        handled(facts, scope, later.path, node)
+        for node in scope.nodes
+        if isinstance(node, ast.stmt) and start < position(node) < end and not isinstance(node, LOOPS)
+    )
+
+
+def other_prompt(facts: Facts, scope: Scope, earlier: Feed, later: Feed) -> bool:
+    """True where the later prompt is tokenized from a text of its own, without anything the earlier call returned."""
+    if mask_follows_past(scope, later):
+        return False
+    expressions, paths = slice_of(scope, later.inputs)
+    before, before_paths = slice_of(scope, earlier.inputs)
+    if any(node is earlier.node for node in calls_in(expressions)):
+        return False
+    if any(scope.changed_in(prefix, scope.node) for path in paths for prefix in prefixes(path)):
+        return False
+    if any(
+        isinstance(node.func, ast.Attribute) and path_of(node.func).startswith("self.") and not is_tokenizer_call(node)
+        for node in calls_in(expressions)
+    ):
+        return False
+    if not any(is_tokenizer_call(node) for node in calls_in(expressions)) or not any(
+        is_tokenizer_call(node) for node in calls_in(before)
+    ):
+        return False
+    texts, texts_before = strings(expressions), strings(before)
+    if any(len(new) > len(old) and new.startswith(old) for new in texts for old in texts_before if len(old) > 3):
+        return False
+    names = {
+        path for path in paths if path in scope.bindings and any(item.kind == "assign" for item in scope.bindings[path])
+    }
+    return not (names & text_paths(scope, earlier) & {path for path in names if grows(scope, path)})
+
+
+def strings(expressions: list[ast.expr]) -> list[str]:
+    return [
+        node.value
+        for item in expressions
+        for node in ast.walk(item)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+
+def text_paths(scope: Scope, feed: Feed) -> set[str]:
+    return slice_of(scope, feed.inputs)[1]
+
+
+def grows(scope: Scope, path: str) -> bool:
+    """True for a name that is built from itself: ``text = text + more``."""
+    for item in scope.bindings.get(path, ()):
+        if item.kind == "augmented":
+            return True
+        if item.value is not None and any(path_of(node) == path for node in ast.walk(item.value)):
+            return True
+    return False
+
+
+# -- a cache that outlives the call -------------------------------------------------------------------------------------------
+
+
+def shared_by_calls(facts: Facts, scope: Scope, feed: Feed, feeds: list[Feed]) -> bool:
+    """True for a prefix cache of an object or module that one function fills and another one generates with."""
+    if feed.role != "generate" or not isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    path = feed.path
+    root = path.split(".")[0].split("[")[0]
+    if not path or (root == "self") != ("." in path) or (root != "self" and root in scope.bindings):
+        return False
+    if not stays(facts, scope, path, scope.node) or mask_follows_past(scope, feed) or scope.node.name == "__init__":
+        return False
+    elsewhere = [
+        item
+        for item in feeds
+        if item.path == path and scope_of(facts, item) is not scope and same_owner(item, feed, root)
+    ]
+    if not elsewhere:
+        return False
+    if any(
+        item.place.function is not None and item.place.function.name != "__init__" and root != "self"
+        for item in elsewhere
+    ):
+        return False
+    if touched_elsewhere(facts, scope, feed, root):
+        return False
+    expressions, paths = slice_of(scope, feed.inputs)
+    if any(scope.changed_in(prefix, scope.node) for name in paths for prefix in prefixes(name)):
+        return False
+    filled = {name for item in elsewhere for name in slice_of(scope_of(facts, item), item.inputs)[1]}
+    filled |= {item.path for where in elsewhere for item in bound_from(scope_of(facts, where), filled)}
+    own = {name for name in paths if name.startswith("self.") and not is_fixed_part(name)}
+    if any(name not in filled or name in scope.bindings for name in own):
+        return False
+    shared = {name for name in paths & filled if name != "self" and not re.search(r"(?i)tok|proc|device|model", name)}
+    return bool(shared) and any(is_tokenizer_call(node) for node in calls_in(expressions))
+
+
+def bound_from(scope: Scope, names: set[str]) -> Iterator[Binding]:
+    """Attributes that are set to one of *names*: ``self.head = head``."""
+    for bindings in scope.bindings.values():
+        for item in bindings:
+            if item.value is not None and path_of(item.value) in names and "." in item.path:
+                yield item
+
+
+def same_owner(item: Feed, feed: Feed, root: str) -> bool:
+    return item.place.owner is feed.place.owner if root == "self" else item.place.owner is None
+
+
+def touched_elsewhere(facts: Facts, scope: Scope, feed: Feed, root: str) -> bool:
+    """True where another function takes tokens out of the cache, or builds it anew between calls."""
+    tree = scope.tree
+    for function in facts.functions:
+        node = function.info.node
+        if node is scope.node or (root == "self" and function.info.owner is not feed.place.owner):
+            continue
+        other = tree.scope(node)
+        if handled(facts, other, feed.path, node):
+            return True
+        if node.name != "__init__" and feed.path in other.bindings and calls_method(scope, node.name):
+            return True
+    return False
+
+
+def calls_method(scope: Scope, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Call)
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) == name
+        for node in scope.nodes
+    )

@@ -1,0 +1,232 @@
+"""A filled cache of one row for inputs that are expanded to several, or rows that are repeated in another order."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts
+from kvlint.analysis.recorder import path_of
+from kvlint.analysis.values import GenerationConfigValue, Value, literal
+from kvlint.checks.base import Check
+from kvlint.checks.bindings import Scope, position
+from kvlint.checks.cache_feeds import (
+    Feed,
+    cached_feeds,
+    copied,
+    feeds_of,
+    is_output_cache,
+    last_part,
+    scope_of,
+    single_value,
+    slice_of,
+    tokenized,
+)
+from kvlint.findings import Category, Finding
+
+EXPANDERS = ("num_return_sequences", "num_beams")
+PREFILLED = re.compile(r"(?i)prefix|prefill|prompt|system|base|root|shared|filled|template|context")
+REPEATS = frozenset({"repeat", "expand", "repeat_interleave", "tile", "expand_as", "batch_repeat_interleave"})
+CALL_ERRORS = frozenset({"RuntimeError", "Exception", "BaseException"})
+
+
+class CacheBatchMismatch(Check):
+    """Reports calls of ``generate`` that expand their inputs beside a filled cache that is not expanded."""
+
+    triggers = ("num_return_sequences", "num_beams", "batch_repeat_interleave")
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for feed in cached_feeds(facts):
+            scope = scope_of(facts, feed)
+            if feed.role == "generate" and not feed.place.caught & CALL_ERRORS:
+                yield from self._expanded(facts, scope, feed)
+            yield from self._order(facts, scope, feed)
+
+    def _expanded(self, facts: Facts, scope: Scope, feed: Feed) -> Iterator[Finding]:
+        given = expansion(facts, scope, feed)
+        if given is None or not filled(facts, scope, feed) or expanded(facts, scope, feed):
+            return
+        node, name, count = given
+        assert feed.cache is not None
+        cache = facts.source(feed.cache)
+        rows = f"{count} rows" if count else "several rows"
+        yield self.finding(
+            facts,
+            node,
+            feed.place,
+            f"`{name}` expands the inputs of `generate` to {rows} each, `{cache}` keeps the rows it was filled with: RuntimeError",
+            releases=feed.place.releases,
+            help=f"`{cache}.batch_repeat_interleave({count or name})` on a copy first",
+        )
+
+    def _order(self, facts: Facts, scope: Scope, feed: Feed) -> Iterator[Finding]:
+        interleaved = [
+            call
+            for call in calls_on(scope, feed.path, "batch_repeat_interleave")
+            if position(call) < position(feed.node)
+        ]
+        if not interleaved or len(feed.ids) != 1 or not feed.path:
+            return
+        ids = single_value(scope, feed.ids[0])
+        if not isinstance(ids, ast.Call) or not isinstance(ids.func, ast.Attribute) or ids.func.attr != "repeat":
+            return
+        if (
+            len(ids.args) != 2
+            or not (isinstance(ids.args[1], ast.Constant) and ids.args[1].value == 1)
+            or not interleaved[0].args
+        ):
+            return
+        if ast.dump(ids.args[0]) != ast.dump(interleaved[0].args[0]) or not several_rows(scope, ids.func.value):
+            return
+        count = facts.source(ids.args[0])
+        yield self.finding(
+            facts,
+            ids,
+            feed.place,
+            f"`repeat` puts the rows in the order a b a b, `{feed.path}.batch_repeat_interleave` in the order a a b b: "
+            "rows meet the cache of other rows",
+            releases=feed.place.releases,
+            help=f"`{facts.source(ids.func.value)}.repeat_interleave({count}, dim=0)`",
+            category=Category.SILENT,
+        )
+
+
+def expansion(facts: Facts, scope: Scope, feed: Feed) -> tuple[ast.AST, str, str] | None:
+    """(where, which option, how many rows) for a call that expands its inputs."""
+    for keyword, (name, value) in zip(feed.node.keywords, feed.use.keywords, strict=True):
+        if name in EXPANDERS and more_than_one(keyword.value, value):
+            return (
+                keyword,
+                name,
+                facts.source(keyword.value) if isinstance(keyword.value, (ast.Constant, ast.Name)) else "",
+            )
+    for keyword, (name, value) in zip(feed.node.keywords, feed.use.keywords, strict=True):
+        if name == "generation_config" and any(isinstance(atom, GenerationConfigValue) for atom in value):
+            call = single_value(scope, keyword.value)
+            for item in call.keywords if isinstance(call, ast.Call) else ():
+                if (
+                    item.arg in EXPANDERS
+                    and isinstance(item.value, ast.Constant)
+                    and isinstance(item.value.value, int)
+                    and item.value.value > 1
+                ):
+                    return keyword, item.arg, str(item.value.value)
+    return None
+
+
+def more_than_one(node: ast.expr, value: Value) -> bool:
+    """True for a number above one; a name counts only where it cannot be one without being pointless."""
+    known = literal(value)
+    if isinstance(known, int) and not isinstance(known, bool):
+        return known > 1
+    return isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value > 1
+
+
+def filled(facts: Facts, scope: Scope, feed: Feed) -> bool:
+    """True where the cache is known to hold tokens, as far as this function or the cache's name shows."""
+    node = feed.cache
+    for _ in range(4):
+        if node is None:
+            return False
+        if copied(facts, node):
+            assert isinstance(node, ast.Call)
+            return holds_tokens(facts, scope, node.args[0], feed, a_copy=True)
+        path = path_of(node)
+        found = scope.definitions(path, node) if path else []
+        if len(found) == 1 and found[0].kind == "assign" and found[0].value is not None and not is_output_cache(node):
+            if fed_before(facts, scope, path, feed):
+                return True
+            node = found[0].value
+            continue
+        return holds_tokens(facts, scope, node, feed, a_copy=False)
+    return False
+
+
+def holds_tokens(facts: Facts, scope: Scope, node: ast.expr, feed: Feed, a_copy: bool) -> bool:
+    path = path_of(node)
+    if is_output_cache(node):
+        return True
+    if isinstance(node, ast.Call):
+        return last_part(path_of(node.func)) in ("from_legacy_cache",)
+    if path and fed_before(facts, scope, path, feed):
+        return True
+    if any(item.value is not None for item in scope.definitions(path, node)):
+        return a_copy and not is_new(facts, scope, path, node)
+    return a_copy or bool(PREFILLED.search(last_part(path)))
+
+
+def is_new(facts: Facts, scope: Scope, path: str, at: ast.AST) -> bool:
+    """True for a cache that was just constructed."""
+    return all(
+        isinstance(item.value, ast.Call) and not copied(facts, item.value) for item in scope.definitions(path, at)
+    )
+
+
+def fed_before(facts: Facts, scope: Scope, path: str, feed: Feed) -> bool:
+    """True where an earlier call has written one row (or as many as it was given) into the cache."""
+    return any(
+        item.path == path
+        and scope_of(facts, item) is scope
+        and position(item.node) < position(feed.node)
+        and item.node is not feed.node
+        for item in feeds_of(facts)
+    )
+
+
+def expanded(facts: Facts, scope: Scope, feed: Feed) -> bool:
+    """True where the rows of the cache, or of what filled it, may be repeated already."""
+    assert feed.cache is not None
+    expressions, paths = slice_of(scope, (feed.cache,))
+    todo = [item for item in feeds_of(facts) if scope_of(facts, item) is scope and item.node is not feed.node]
+    for item in todo:
+        if item.path in paths or any(item.node is expression for expression in expressions):
+            made, _ = slice_of(scope, item.inputs)
+            expressions = expressions + made
+    for expression in expressions:
+        for node in ast.walk(expression):
+            if isinstance(node, ast.Attribute) and node.attr in REPEATS:
+                return True
+            if (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Mult)
+                and isinstance(node.left, (ast.List, ast.Tuple))
+            ):
+                return True
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (node.func.attr in REPEATS or "expand" in node.func.attr or "repeat" in node.func.attr)
+        and path_of(node.func.value).split(".layers")[0] in paths
+        for node in scope.nodes
+    ) or any(
+        isinstance(node, ast.Call)
+        and re.search(r"(?i)expand|repeat|batch|tile|beam", last_part(path_of(node.func)))
+        and any(path_of(argument) in paths for argument in node.args)
+        for node in scope.nodes
+    )
+
+
+def calls_on(scope: Scope, path: str, method: str) -> list[ast.Call]:
+    return [
+        node
+        for node in scope.nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == method
+        and path_of(node.func.value) == path
+    ]
+
+
+def several_rows(scope: Scope, node: ast.expr) -> bool:
+    """True for ids that a tokenizer made from several texts."""
+    expressions, _ = slice_of(scope, (node,))
+    for item in expressions:
+        call = tokenized(scope, item)
+        if call is not None and call.args:
+            first = call.args[0]
+            if isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) > 1:
+                return True
+            if any(word.arg == "padding" for word in call.keywords) and path_of(first).endswith("s"):
+                return True
+    return False

@@ -1,0 +1,318 @@
+"""The length of a cache taken for the length of the sequence that ``generate`` returned: it is one shorter."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kvlint.analysis.facts import Facts
+from kvlint.analysis.recorder import path_of
+from kvlint.checks.base import Check
+from kvlint.checks.bindings import Scope, position, prefixes
+from kvlint.checks.cache_feeds import Feed, feeds_of, is_output_cache, last_part, scope_of
+from kvlint.findings import Category, Finding
+
+LENGTH_READERS = ("get_seq_length", "get_usable_length")
+POSITION_MAKERS = ("arange",)
+MASK_MAKERS = ("ones", "new_ones", "ones_like")
+
+
+class CacheLengthAssumption(Check):
+    """Reports places that take a cache to be as long as the sequence it generated."""
+
+    triggers = ("generate(",)
+    category = Category.SILENT
+
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        for feed in feeds_of(facts):
+            if feed.role != "generate":
+                continue
+            scope = scope_of(facts, feed)
+            names = result_names(scope, feed)
+            if not names.returned or not (feed.path or names.caches):
+                continue
+            for node, what in assumptions(facts, scope, feed, names):
+                yield self.finding(
+                    facts,
+                    node,
+                    feed.place,
+                    f"{what}: after `generate` the cache is one token shorter than the sequence it returned, "
+                    "the last token has not been fed yet",
+                    releases=feed.place.releases,
+                    help="ask the cache, `cache.get_seq_length()`, or feed the last token again with what follows",
+                )
+
+
+class Names:
+    """What is known by name after a call of ``generate``."""
+
+    def __init__(self) -> None:
+        self.returned: set[str] = set()
+        """Paths of the returned ids."""
+        self.caches: set[str] = set()
+        """Paths of the cache."""
+        self.result = ""
+
+
+def result_names(scope: Scope, feed: Feed) -> Names:
+    names = Names()
+    if feed.path:
+        names.caches.add(feed.path)
+    for bindings in scope.bindings.values():
+        for item in bindings:
+            if item.value is feed.node and item.kind == "assign":
+                if len(bindings) > 1:
+                    continue
+                names.result = item.path
+    if not names.result:
+        return names
+    whole = any(item.arg == "return_dict_in_generate" for item in feed.node.keywords)
+    if whole:
+        names.returned.add(f"{names.result}.sequences")
+        names.caches |= {f"{names.result}.{word}" for word in ("cache", "past_key_values")}
+    else:
+        names.returned.add(names.result)
+    for bindings in scope.bindings.values():
+        for item in bindings:
+            if len(bindings) == 1 and item.kind == "assign" and item.value is not None:
+                if path_of(item.value) in names.returned and whole:
+                    names.returned.add(item.path)
+                if is_output_cache(item.value) == names.result:
+                    names.caches.add(item.path)
+    return names
+
+
+def assumptions(facts: Facts, scope: Scope, feed: Feed, names: Names) -> Iterator[tuple[ast.AST, str]]:
+    """The places, and what is wrong there."""
+    end = later_use(facts, scope, feed, names)
+    for node in scope.nodes:
+        if (
+            position(node) <= position(feed.node)
+            or (end is not None and position(node) >= end)
+            or scope.tree.inside(node, feed.node)
+        ):
+            continue
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+            left, right = resolved(scope, node.left), resolved(scope, node.comparators[0])
+            if (is_cache_length(left, names) and is_whole_length(right, feed, names)) or (
+                is_cache_length(right, names) and is_whole_length(left, feed, names)
+            ):
+                yield node, "the two lengths are never equal"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr == "crop" and path_of(node.func.value) in names.caches and node.args:
+                if removes_generated(scope, node.args[0], names):
+                    yield node.args[0], "one token too many is taken away"
+    yield from skipped_token(facts, scope, feed, names, end)
+    for other in feeds_of(facts):
+        if other.role != "model" or scope_of(facts, other) is not scope or position(other.node) <= position(feed.node):
+            continue
+        if other.path not in names.caches or (end is not None and position(other.node) >= end) or len(other.ids) != 1:
+            continue
+        for keyword in other.node.keywords:
+            if keyword.arg in ("position_ids", "cache_position"):
+                start = first_position(scope, keyword.value)
+                if start is not None and is_returned_length(resolved(scope, start), names):
+                    yield keyword, "the positions leave one out"
+            elif keyword.arg == "attention_mask" and mask_is_longer(scope, keyword.value, names, path_of(other.ids[0])):
+                yield keyword, "the mask is one too long"
+
+
+def later_use(facts: Facts, scope: Scope, feed: Feed, names: Names) -> tuple[int, int] | None:
+    """Where the cache next is fed or gets another value: what is said here holds up to there."""
+    ends = [
+        position(item.node)
+        for item in feeds_of(facts)
+        if item.path in names.caches and scope_of(facts, item) is scope and position(item.node) > position(feed.node)
+    ]
+    for path in names.caches | names.returned:
+        for prefix in prefixes(path):
+            ends += [
+                position(item.node)
+                for item in scope.bindings.get(prefix, ())
+                if position(item.node) > position(feed.node) and item.value is not feed.node
+            ]
+    first = min(ends) if ends else None
+    return None if first is None else (first[0], first[1] + 1)
+
+
+def resolved(scope: Scope, node: ast.expr) -> ast.expr:
+    """The expression behind a name that is assigned once."""
+    for _ in range(3):
+        path = path_of(node)
+        found = scope.definitions(path, node) if path and isinstance(node, ast.Name) else []
+        if len(found) != 1 or found[0].value is None or found[0].kind != "assign":
+            break
+        node = found[0].value
+    return strip_int(node)
+
+
+def strip_int(node: ast.expr) -> ast.expr:
+    while (
+        isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.func, ast.Name) and node.func.id == "int"
+    ):
+        node = node.args[0]
+    return node
+
+
+def is_cache_length(node: ast.expr, names: Names) -> bool:
+    """``cache.get_seq_length()``."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in LENGTH_READERS
+        and path_of(node.func.value) in names.caches
+    )
+
+
+def is_length_of(node: ast.expr, paths: set[str]) -> bool:
+    """``x.shape[1]``, ``x.shape[-1]``, ``x.size(1)``, ``len(x[0])``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        return path_of(node.value.value) in paths and number(node.slice) in (1, -1)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "size"
+        and len(node.args) == 1
+    ):
+        return path_of(node.func.value) in paths and number(node.args[0]) in (1, -1)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+        item = node.args[0]
+        return (
+            isinstance(item, ast.Subscript) and path_of(item.value) in paths and not isinstance(item.slice, ast.Slice)
+        )
+    return False
+
+
+def number(node: ast.expr) -> int | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if isinstance(value, int) else None
+
+
+def is_returned_length(node: ast.expr, names: Names) -> bool:
+    return is_length_of(node, names.returned)
+
+
+def is_whole_length(node: ast.expr, feed: Feed, names: Names) -> bool:
+    """The length of the returned ids: read off them, or that of the prompt and ``max_new_tokens``."""
+    if is_returned_length(node, names):
+        return True
+    limit = next((item.value for item in feed.node.keywords if item.arg == "max_new_tokens"), None)
+    if limit is None or not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        return False
+    prompts = {path_of(item) for item in feed.ids} - {""}
+    sides = (node.left, node.right)
+    return any(is_length_of(one, prompts) and ast.dump(other) == ast.dump(limit) for one, other in (sides, sides[::-1]))
+
+
+def removes_generated(scope: Scope, node: ast.expr, names: Names) -> bool:
+    """``-(out.shape[1] - ids.shape[1])`` or ``ids.shape[1] - out.shape[1]``: the number of all generated tokens."""
+    node = resolved(scope, node)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = resolved(scope, node.operand)
+        return (
+            isinstance(inner, ast.BinOp)
+            and isinstance(inner.op, ast.Sub)
+            and is_returned_length(resolved(scope, inner.left), names)
+            and is_plain_length(resolved(scope, inner.right))
+        )
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub)
+        and is_returned_length(resolved(scope, node.right), names)
+        and is_plain_length(resolved(scope, node.left))
+    )
+
+
+def is_plain_length(node: ast.expr) -> bool:
+    """A length and nothing added or taken away."""
+    return not isinstance(node, ast.BinOp) and not isinstance(node, ast.Constant)
+
+
+def first_position(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """``start`` of ``torch.arange(start, ...)``, through ``unsqueeze`` and the like."""
+    current = resolved(scope, node)
+    for _ in range(4):
+        if isinstance(current, ast.Subscript):
+            current = current.value
+            continue
+        if not isinstance(current, ast.Call):
+            return None
+        if last_part(path_of(current.func)) in POSITION_MAKERS:
+            return current.args[0] if len(current.args) >= 2 else None
+        if isinstance(current.func, ast.Attribute) and current.func.attr in ("unsqueeze", "to", "expand", "view"):
+            current = current.func.value
+            continue
+        return None
+    return None
+
+
+def mask_is_longer(scope: Scope, node: ast.expr, names: Names, ids: str) -> bool:
+    """``torch.ones(1, out.shape[1] + ids.shape[1])``: as long as the returned ids and the new ones together."""
+    current = resolved(scope, node)
+    if not isinstance(current, ast.Call) or last_part(path_of(current.func)) not in MASK_MAKERS[:2]:
+        return False
+    parts = [
+        part for item in current.args for part in (item.elts if isinstance(item, (ast.Tuple, ast.List)) else [item])
+    ]
+    if len(parts) != 2:
+        return False
+    length = resolved(scope, parts[1])
+    if not isinstance(length, ast.BinOp) or not isinstance(length.op, ast.Add):
+        return False
+    sides = (resolved(scope, length.left), resolved(scope, length.right))
+    return any(
+        is_returned_length(one, names) and is_length_of(other, {ids} - {""}) for one, other in (sides, sides[::-1])
+    )
+
+
+def skipped_token(
+    facts: Facts, scope: Scope, feed: Feed, names: Names, end: tuple[int, int] | None
+) -> Iterator[tuple[ast.AST, str]]:
+    """Ids that are cut at the length of the returned sequence and fed with the cache: the last returned token is left out."""
+    lengths = {
+        item.path
+        for found in scope.bindings.values()
+        for item in found
+        if item.value is not None and is_returned_length(strip_int(item.value), names)
+    }
+    shared = {path for path in lengths if path.startswith("self.")}
+    for other in feeds_of(facts):
+        if other.path not in names.caches or (other.node is feed.node and not scope.loops(feed.node)):
+            continue
+        where = scope_of(facts, other)
+        if where is not scope:
+            if not other.path.startswith("self.") or other.place.owner is not feed.place.owner:
+                continue
+        known = lengths if where is scope else shared
+        for ids in other.ids:
+            start = cut_at(where, ids)
+            if start is None:
+                continue
+            later = where is not scope or (
+                position(other.node) > position(feed.node) and (end is None or position(other.node) < end)
+            )
+            again = (
+                bool(set(map(id, where.loops(other.node))) & set(map(id, scope.loops(feed.node))))
+                or path_of(start) in shared
+            )
+            if path_of(start) in known:
+                if later or again:
+                    yield start, "the last returned token is left out"
+            elif later and where is scope and is_returned_length(resolved(scope, start), names):
+                yield start, "the last returned token is left out"
+
+
+def cut_at(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """``n`` of ``ids[:, n:]``."""
+    path = path_of(node)
+    found = scope.definitions(path, node) if path else []
+    if len(found) == 1 and found[0].value is not None and found[0].kind == "assign":
+        node = found[0].value
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2:
+        cut = node.slice.elts[1]
+        if isinstance(cut, ast.Slice) and cut.lower is not None and cut.upper is None:
+            return cut.lower
+    return None
