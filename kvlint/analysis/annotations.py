@@ -44,7 +44,7 @@ class Annotations(Guards):
                 return self._quoted(node, flow)
             return ()
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            return join(*[self.annotation(item, flow) for item in flatten_union(node)])
+            return self._one_of(flatten_union(node), flow)
         if isinstance(node, ast.Subscript):
             return self._subscripted(node, flow)
         if isinstance(node, ast.Name) and node.id in TUPLE_NAMES and node.id not in flow.names:
@@ -54,6 +54,10 @@ class Annotations(Guards):
             self.record_symbols(node, value, "annotation", flow)
             return self._instance_of(value, node)
         return ()
+
+    def _one_of(self, items: list[ast.expr], flow: Flow) -> Value:
+        """What a union promises: a member that says nothing may be anything, it does not leave the others alone."""
+        return join(*[self.annotation(item, flow) or UNKNOWN for item in items])
 
     def _quoted(self, node: ast.Constant, flow: Flow) -> Value:
         assert isinstance(node.value, str)
@@ -77,8 +81,7 @@ class Annotations(Guards):
         name = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
         items = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
         if name in UNION_NAMES:
-            parts = [self.annotation(item, flow) for item in items]
-            return join(*parts, (NoneValue(),) if name == "Optional" else ())
+            return join(self._one_of(items, flow), (NoneValue(),) if name == "Optional" else ())
         if name in TRANSPARENT_NAMES:
             return self.annotation(items[0], flow)
         if name in TUPLE_NAMES:
