@@ -184,7 +184,9 @@ class LayoutCalls(LayoutAttention):
         if atom.key.endswith(".self"):
             return atom.key[:-5] if atom.key[:-5] in self.classes else ""
         owner, _, name = atom.key.rpartition(".")
-        made = {text_of(item.func) if isinstance(item, ast.Call) else "" for item in self.attributes.get((owner, name), ())}
+        made = {
+            text_of(item.func) if isinstance(item, ast.Call) else "" for item in self.attributes.get((owner, name), ())
+        }
         return next(iter(made)) if len(made) == 1 and made <= self.classes.keys() else ""
 
     def own_method(self, owner: str, name: str) -> Function | None:

@@ -212,7 +212,9 @@ def lengths(layouts: Layouts) -> Iterator[Verdict]:
         pair = contradicted.get(id(verdict.site.node))
         if verdict.outcome == "undecided" and pair is not None:
             other = pair[1]
-            evidence = Evidence(SEQUENCE, Strength.LENGTH, other.node, f"read from axis {other.axis} as `{other.name}` here")
+            evidence = Evidence(
+                SEQUENCE, Strength.LENGTH, other.node, f"read from axis {other.axis} as `{other.name}` here"
+            )
             verdict = Verdict(verdict.site, "wrong", HEAD_DIM, evidence, None, other.axis)
         yield verdict
 

@@ -1,0 +1,87 @@
+"""``kvlint explain FILE:LINE``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvlint.cli import main
+
+CODE = """import torch
+
+
+class Block:
+    def forward(self, x, past=None):
+        b, s, _ = x.shape
+        k = self.k_proj(x).view(b, s, self.heads, self.head_dim).transpose(1, 2)
+        if past is not None:
+            k = torch.cat([past[0], k], dim=1)
+        return k
+"""
+
+
+def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main.main(["explain", *arguments])
+    output = capsys.readouterr()
+    assert isinstance(stop.value.code, int)
+    return stop.value.code, output.out, output.err
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "attention.py"
+    path.write_text(CODE, encoding="utf-8")
+    return path
+
+
+def test_layout_with_its_evidence(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = explain(capsys, f"{file}:7")
+    assert code == 0
+    assert out.splitlines() == [
+        "k: [batch, heads, sequence, head dim]",
+        "  axis 0: batch; its size is called `b` here (line 6)",
+        "  axis 1: heads; laid out as (b, s, heads, head_dim) (line 7)",
+        "  axis 2: sequence; its size is called `s` here (line 6)",
+        "  axis 3: head dim; laid out as (b, s, heads, head_dim) (line 7)",
+    ]
+
+
+def test_both_sides_of_an_append_and_the_finding(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = explain(capsys, f"{file}:9", "--output-format", "json")
+    data = json.loads(out)
+    assert code == 0
+    assert [item["name"] for item in data["tensors"]] == ["k", "past[0]"]
+    assert {item["layout"] for item in data["tensors"]} == {"[batch, heads, sequence, head dim]"}
+    assert len(data["findings"]) == 1 and data["findings"][0].startswith("KV501 silent: ")
+
+
+def test_a_line_without_tensors(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = explain(capsys, f"{file}:1")
+    assert code == 0
+    assert out == f"{file}:1: no key or value tensor is followed here\n"
+
+
+def test_markdown_counts_the_lines_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(f"# Title\n\n```python\n{CODE}```\n", encoding="utf-8")
+    _, out, _ = explain(capsys, f"{path}:10")
+    assert out.startswith("k: [batch, heads, sequence, head dim]\n")
+    assert "(line 10)" in out
+
+
+@pytest.mark.parametrize("place", ["attention.py", "missing.py:3", "attention.py:x"])
+def test_mistakes_take_one_line(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = explain(capsys, place)
+    assert code == 2
+    assert err.startswith("kvlint: error: ") and err.count("\n") == 1
+
+
+def test_a_file_that_does_not_parse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("def f(:\n", encoding="utf-8")
+    code, _, err = explain(capsys, f"{path}:1")
+    assert code == 2
+    assert "cannot be read" in err
