@@ -322,6 +322,11 @@ def grown(value: Value, added: Value) -> Value:
     parts += [item for atom in collections if isinstance(atom, Items) for item in atom.items]
     parts += [atom.item for atom in collections if isinstance(atom, Sequence)]
     parts += [atom.item for atom in of_type(added, Sequence)]
+    if len({bool(cache_of(part, Certainty.NAMED)) for part in parts}) > 1:
+        # (hidden_states,) + (cache,): an item is one or the other by its place
+        if len(value) == len(added) == 1 and isinstance(value[0], Items) and isinstance(added[0], Items):
+            return (Items((*value[0].items, *added[0].items), value[0].is_tuple),)
+        return UNKNOWN
     return (Sequence(join(*parts) if parts else UNKNOWN, is_tuple=all(atom.is_tuple for atom in collections)),)
 
 
