@@ -80,7 +80,8 @@ def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
     value = without(use.value, LegacyCache, LayerPair, Sequence, Items)
     known = cache_of(value, Certainty.CONTEXT)
     if known is not None:
-        return known
+        tensor = use.name in TENSOR_MEMBERS and known.certainty < Certainty.PROVEN
+        return None if tensor else known
     for atom in value:
         if isinstance(atom, Symbol):
             cls = cache_class(facts, atom.name)
