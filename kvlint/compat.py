@@ -199,7 +199,9 @@ def remarks(compat: Compatibility) -> list[str]:
             lines.append(f"{subject} wrong on every release; the rest works on {rest.text(rest.working)}")
     if compat.unread:
         number = len({item.path for item in compat.unread})
-        lines.append(f"{'1 file was' if number == 1 else f'{number:,} files were'} not or not wholly judged ({SYNTAX_ERROR[0]})")
+        lines.append(
+            f"{'1 file was' if number == 1 else f'{number:,} files were'} not or not wholly judged ({SYNTAX_ERROR[0]})"
+        )
     return lines
 
 

@@ -29,7 +29,9 @@ EVERY = ">=0"
 @click.option("--target", metavar="RELEASES", help="Look at these releases only: 5.24, '>=4.56,<6', project.")
 @click.option("--select", type=LISTED, multiple=True, metavar="RULES", help="Use these rules only.")
 @click.option("--ignore", type=LISTED, multiple=True, metavar="RULES", help="Do not use these rules.")
-@click.option("--exclude", type=LISTED, multiple=True, metavar="GLOBS", help="Exclude these instead of the default ones.")
+@click.option(
+    "--exclude", type=LISTED, multiple=True, metavar="GLOBS", help="Exclude these instead of the default ones."
+)
 @click.option(
     "--output-format",
     type=click.Choice(["chart", "json"]),

@@ -60,7 +60,7 @@ def render(compat: Compatibility, links: Links) -> str:
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n",
         '<meta name=viewport content="width=device-width, initial-scale=1">\n',
         f"<title>kvlint compat: {escape(headline(compat))}</title>\n<style>\n{resource('compat.css')}</style>\n",
-        f'<header>\n<h1 class={verdict}>{escape(sentence(headline(compat)))}</h1>\n',
+        f"<header>\n<h1 class={verdict}>{escape(sentence(headline(compat)))}</h1>\n",
         *(f"<p>{escape(sentence(remark))}.</p>\n" for remark in remarks(compat)),
         f"<p class=facts>{escape(facts(compat))}</p>\n",
     ]

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from kvlint import __version__
@@ -130,9 +131,17 @@ def module(needs: Needs, target: str) -> str:
         elif part in included:
             blocks.append(filled_in(part, needs.files, classes))
     code = joined(blocks)
-    return "\n\n".join(
-        [head(needs, wanted, classes, target), "from __future__ import annotations", imports(known.imports, code), code]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                head(needs, wanted, classes, target),
+                "from __future__ import annotations",
+                imports(known.imports, code),
+                code,
+            ]
+        )
+        + "\n"
+    )
 
 
 def calls_step(line: str) -> bool:
@@ -178,7 +187,7 @@ def tuple_text(items: Sequence[str]) -> str:
 def joined(blocks: Sequence[str]) -> str:
     """Two blank lines around functions and classes, none between constants."""
     parts = [blocks[0]]
-    for before, block in zip(blocks, blocks[1:], strict=False):
+    for before, block in pairwise(blocks):
         simple = not any(text.startswith(("def ", "class ", "@")) for text in (before, block))
         parts.append(("\n" if simple else "\n\n\n") + block)
     return "".join(parts)
@@ -187,14 +196,15 @@ def joined(blocks: Sequence[str]) -> str:
 def imports(statements: Iterable[ast.stmt], code: str) -> str:
     """The imports that the code uses, in the groups of the original."""
     used = names_in(code)
-    standard, other = [], []
+    standard: list[str] = []
+    other: list[str] = []
     for node in statements:
         assert isinstance(node, (ast.Import, ast.ImportFrom))
         aliases = [item for item in node.names if (item.asname or item.name).split(".")[0] in used]
         if not aliases or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             continue
-        text = ", ".join(item.name for item in aliases)
-        line = f"from {node.module} import {text}" if isinstance(node, ast.ImportFrom) else f"import {text}"
+        names = ", ".join(item.name for item in aliases)
+        line = f"from {node.module} import {names}" if isinstance(node, ast.ImportFrom) else f"import {names}"
         name = node.module or "" if isinstance(node, ast.ImportFrom) else aliases[0].name
         third_party = name.split(".")[0] in ("torch", "transformers", "packaging")
         (other if third_party else standard).append(line)
@@ -207,7 +217,9 @@ def head(needs: Needs, wanted: dict[str, list[str]], classes: dict[str, list[str
     added = {key: where for key, where in wanted.items() if known[key] == "adds"}
     changed = {key: where for key, where in wanted.items() if known[key] != "adds"}
     lines = [
-        *wrapped(f"Lets {listed(needs.files)} run on transformers {target}. {WRITTEN_BY} {__version__}; change it there."),
+        *wrapped(
+            f"Lets {listed(needs.files)} run on transformers {target}. {WRITTEN_BY} {__version__}; change it there."
+        ),
         "",
         "Call ``install()`` before the model is loaded. What it patches:",
         "",
@@ -215,12 +227,16 @@ def head(needs: Needs, wanted: dict[str, list[str]], classes: dict[str, list[str
     for key, where in added.items():
         lines += bullet(f"{key.removesuffix(NONE)}: added where it is missing ({shown_places(where)})")
     for key, where in changed.items():
-        lines += bullet(f"{key}: answers {listed(needs.files)} as it did; everybody else as before ({shown_places(where)})")
+        lines += bullet(
+            f"{key}: answers {listed(needs.files)} as it did; everybody else as before ({shown_places(where)})"
+        )
     for cls, methods in classes.items():
         taking = [name for name in methods if name != REORDER]
         if taking:
             take = "takes" if len(taking) == 1 else "take"
-            lines += bullet(f"{cls} of {listed(needs.files)}: {listed(taking)} {take} the cache by the library's name for it")
+            lines += bullet(
+                f"{cls} of {listed(needs.files)}: {listed(taking)} {take} the cache by the library's name for it"
+            )
         if REORDER in methods:
             lines += bullet(f"{cls} of {listed(needs.files)}: {REORDER} lets a cache object reorder itself")
     if any(want.late for want in needs.wants):
@@ -237,8 +253,8 @@ def head(needs: Needs, wanted: dict[str, list[str]], classes: dict[str, list[str
     if needs.leftovers:
         text += "\n\n# Not mended here, because no member that could be added would do it:"
         for item in needs.leftovers:
-            where = f"{item.shown.rpartition('/')[2]}:{item.line}: {item.code} {item.message}"
-            text += "\n" + "\n".join(textwrap.wrap(where, 110, initial_indent="# * ", subsequent_indent="#   "))
+            place = f"{item.shown.rpartition('/')[2]}:{item.line}: {item.code} {item.message}"
+            text += "\n" + "\n".join(textwrap.wrap(place, 110, initial_indent="# * ", subsequent_indent="#   "))
     return text
 
 
@@ -247,7 +263,9 @@ def wrapped(text: str) -> list[str]:
 
 
 def bullet(text: str) -> list[str]:
-    return textwrap.wrap(text, 110, initial_indent="* ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        text, 110, initial_indent="* ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def shown_places(where: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ import torch
 import transformers
 from packaging.version import Version
 from transformers import PreTrainedModel, cache_utils
-from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache, StaticCache
+from transformers.cache_utils import Cache, DynamicCache, StaticCache
 
 OLD_FILES: tuple[str, ...] = ()
 """Names of the files that this module is for."""
@@ -142,7 +142,7 @@ def adapt_old_classes() -> list[str]:
     if OLD_CLASSES and not getattr(getattr(before, "__func__", None), "adapts_old_classes", False):
         inherited = before.__func__ if before is not None else None
 
-        def init_subclass(cls: Any, **kwargs: Any) -> None:
+        def init_subclass(cls: Any, /, **kwargs: Any) -> None:
             if inherited is not None:
                 inherited(cls, **kwargs)
             else:
@@ -150,13 +150,14 @@ def adapt_old_classes() -> list[str]:
             adapt(cls)
 
         init_subclass.adapts_old_classes = True  # type: ignore[attr-defined]
-        PreTrainedModel.__init_subclass__ = classmethod(init_subclass)  # type: ignore[assignment]
+        setattr(PreTrainedModel, "__init_subclass__", classmethod(init_subclass))  # noqa: B010
         done.append("PreTrainedModel.__init_subclass__ (adapts the classes of the old files)")
     return done
 
 
 def all_subclasses(cls: type) -> Iterator[type]:
-    for child in cls.__subclasses__():
+    children: list[type] = cls.__subclasses__()
+    for child in children:
         yield child
         yield from all_subclasses(child)
 
@@ -164,7 +165,10 @@ def all_subclasses(cls: type) -> Iterator[type]:
 def adapt(cls: type) -> list[str]:
     """Makes the methods of an old class take the cache under the name that the library passes it by."""
     module = sys.modules.get(cls.__module__)
-    if cls.__module__.startswith("transformers.") or os.path.basename(getattr(module, "__file__", "") or "") not in OLD_FILES:
+    if (
+        cls.__module__.startswith("transformers.")
+        or os.path.basename(getattr(module, "__file__", "") or "") not in OLD_FILES
+    ):
         return []
     done = []
     for name in OLD_CLASSES.get(cls.__name__, ()):
@@ -263,7 +267,8 @@ class LayerTensors(list[Any]):
         position = index + len(self) if index < 0 else index
         layers = self.cache.layers
         if position == len(layers):
-            layers.append(cache_utils.DynamicLayer())
+            new_layer: Any = cache_utils.DynamicLayer
+            layers.append(new_layer())
         layer = layers[position]
         setattr(layer, self.part, tensor)
         if not layer.is_initialized and layer.keys is not None and layer.values is not None:
@@ -415,14 +420,15 @@ def to_legacy_cache(self: Any) -> tuple[tuple[Any, Any], ...]:
     return tuple((layer.keys, layer.values) for layer in self.layers if is_filled(layer))
 
 
-@adds("DynamicCache.from_legacy_cache")
-@classmethod
 def from_legacy_cache(cls: Any, past_key_values: Any = None) -> Any:
     """A cache with the keys and values of a tuple; an empty one for None."""
     cache = cls()
     for layer_idx, layer in enumerate(past_key_values if past_key_values is not None else ()):
         cache.update(layer[0], layer[1], layer_idx)
     return cache
+
+
+adds("DynamicCache.from_legacy_cache")(classmethod(from_legacy_cache))
 
 
 @adds("EncoderDecoderCache.to_legacy_cache")
@@ -433,8 +439,6 @@ def to_legacy_cache_of_both(self: Any) -> tuple[tuple[Any, ...], ...]:
     return tuple(pair + (cross[index] if cross else ()) for index, pair in enumerate(own))
 
 
-@adds("EncoderDecoderCache.from_legacy_cache")
-@classmethod
 def from_legacy_cache_of_both(cls: Any, past_key_values: Any = None) -> Any:
     """A cache with the keys and values of a tuple of pairs or of quadruples; an empty one for None."""
     cache = cls(DynamicCache(), DynamicCache())
@@ -444,6 +448,9 @@ def from_legacy_cache_of_both(cls: Any, past_key_values: Any = None) -> Any:
             cache.cross_attention_cache.update(layer[2], layer[3], layer_idx)
             cache.is_updated[layer_idx] = True
     return cache
+
+
+adds("EncoderDecoderCache.from_legacy_cache")(classmethod(from_legacy_cache_of_both))
 
 
 @adds("DynamicCache.batch_split")
@@ -459,8 +466,6 @@ def batch_split(self: Any, full_batch_size: int, split_size: int, num_hidden_lay
     return splits
 
 
-@adds("DynamicCache.from_batch_splits")
-@classmethod
 def from_batch_splits(cls: Any, splits: list[Any], num_hidden_layers: int | None = None) -> Any:
     """The reverse of ``batch_split``."""
     cache = cls()
@@ -471,19 +476,24 @@ def from_batch_splits(cls: Any, splits: list[Any], num_hidden_layers: int | None
     return cache
 
 
-@adds("Cache.max_batch_size")
-@property
+adds("DynamicCache.from_batch_splits")(classmethod(from_batch_splits))
+
+
 def max_batch_size(self: Any) -> int:
     """The rows of the batch; -1 before the first update."""
     return int(self.batch_size)
 
 
-@adds("Cache.max_cache_len")
-@property
+adds("Cache.max_batch_size")(property(max_batch_size))
+
+
 def max_cache_len(self: Any) -> int:
     """The length of the longest layer."""
     limit = length_limit(self)
     return -1 if limit is None else limit
+
+
+adds("Cache.max_cache_len")(property(max_cache_len))
 
 
 # -- classes of caches ----------------------------------------------------------------------------------------------
@@ -589,14 +599,22 @@ def unmask_hidden_rows(mask: Any, lowest: Any) -> Any:
 
 @adds("modeling_attn_mask_utils._prepare_4d_causal_attention_mask")
 def _prepare_4d_causal_attention_mask(
-    attention_mask: Any, input_shape: Any, inputs_embeds: Any, past_key_values_length: int, sliding_window: int | None = None
+    attention_mask: Any,
+    input_shape: Any,
+    inputs_embeds: Any,
+    past_key_values_length: int,
+    sliding_window: int | None = None,
 ) -> Any:
     return combined_mask(attention_mask, input_shape, inputs_embeds, past_key_values_length, sliding_window)
 
 
 @adds("modeling_attn_mask_utils._prepare_4d_causal_attention_mask_for_sdpa")
 def _prepare_4d_causal_attention_mask_for_sdpa(
-    attention_mask: Any, input_shape: Any, inputs_embeds: Any, past_key_values_length: int, sliding_window: int | None = None
+    attention_mask: Any,
+    input_shape: Any,
+    inputs_embeds: Any,
+    past_key_values_length: int,
+    sliding_window: int | None = None,
 ) -> Any:
     mask = combined_mask(attention_mask, input_shape, inputs_embeds, past_key_values_length, sliding_window)
     return mask if mask is None else unmask_hidden_rows(mask, torch.finfo(mask.dtype).min)
@@ -627,7 +645,9 @@ class AttentionMaskConverter:
     def __init__(self, is_causal: bool, sliding_window: int | None = None) -> None:
         self.is_causal, self.sliding_window = is_causal, sliding_window
 
-    def to_causal_4d(self, batch_size: int, query_length: int, key_value_length: int, dtype: Any, device: Any = "cpu") -> Any:
+    def to_causal_4d(
+        self, batch_size: int, query_length: int, key_value_length: int, dtype: Any, device: Any = "cpu"
+    ) -> Any:
         if query_length == 1 and self.sliding_window is None:
             return None
         mask = causal_mask(query_length, key_value_length - query_length, dtype, device, self.sliding_window)
@@ -642,7 +662,11 @@ class AttentionMaskConverter:
 
     @staticmethod
     def _make_causal_mask(
-        input_ids_shape: Any, dtype: Any, device: Any, past_key_values_length: int = 0, sliding_window: int | None = None
+        input_ids_shape: Any,
+        dtype: Any,
+        device: Any,
+        past_key_values_length: int = 0,
+        sliding_window: int | None = None,
     ) -> Any:
         mask = causal_mask(int(input_ids_shape[-1]), past_key_values_length, dtype, device, sliding_window)
         return mask.expand(int(input_ids_shape[0]), 1, *mask.shape[-2:])

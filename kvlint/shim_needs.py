@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, STATIC_CACHE, LayerPair, of_type
-from kvlint.checks.cache_parameters import CACHE_PARAMETERS
 from kvlint.checks.kv210_max_length_sentinel import nodes_asked_for_none
 from kvlint.checks.kv305_unfilled_cache_parameter import known_parameter, parameter_span, unfilled
-from kvlint.checks.library_calls import library_called
+from kvlint.checks.library_calls import CACHE_PARAMETERS, library_called
 from kvlint.checks.receivers import known_cache, missing_members, receiver
 from kvlint.checks.symbols import references
 from kvlint.findings import Category, Finding
 
 if TYPE_CHECKING:
     from kvlint.analysis.facts import Facts
-    from kvlint.engine import Options
     from kvlint.discovery import FoundFile
+    from kvlint.engine import Options
     from kvlint.targets import Target
 
 ITERATED = {CACHE: "DynamicCache", DYNAMIC_CACHE: "DynamicCache", ENCODER_DECODER_CACHE: "EncoderDecoderCache"}

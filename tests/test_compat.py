@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from kvlint.compat import Compatibility, Segment, Use, compatibility, headline, ranges, remarks
 from kvlint.compat_commands import compat
-from kvlint.compat_html import Links, render as render_page
+from kvlint.compat_html import Links
+from kvlint.compat_html import render as render_page
 from kvlint.compat_text import Look, render
 from kvlint.config import Overrides, Resolver
 from kvlint.diagnostics import Diagnostic
@@ -38,7 +39,21 @@ pairs = cache.to_legacy_cache()
 
 def diagnostic(category: Category, *releases: str, code: str = "KV201", line: int = 1, column: int = 1) -> Diagnostic:
     return Diagnostic(
-        code, "a-rule", category, "a.py", line, column, line, column + 1, None, "it is `gone`", "", releases, None, None, ()
+        code,
+        "a-rule",
+        category,
+        "a.py",
+        line,
+        column,
+        line,
+        column + 1,
+        None,
+        "it is `gone`",
+        "",
+        releases,
+        None,
+        None,
+        (),
     )
 
 
@@ -98,7 +113,9 @@ def test_the_sentence_tells_silent_releases_apart() -> None:
 
 
 def test_uses_that_no_release_makes_right_are_told_separately() -> None:
-    known = of(diagnostic(Category.SILENT, "4.1.0-5.1.0", code="KV501"), diagnostic(Category.BREAKS, "5.0.0-5.1.0", line=9))
+    known = of(
+        diagnostic(Category.SILENT, "4.1.0-5.1.0", code="KV501"), diagnostic(Category.BREAKS, "5.0.0-5.1.0", line=9)
+    )
     assert headline(known) == "works on no release"
     assert "1 use is wrong on every release; the rest works on 4.1 to 4.2" in remarks(known)
 
@@ -125,7 +142,11 @@ def test_the_chart_fits(width: int, many: int) -> None:
     found = [diagnostic(Category.BREAKS, "5.0.1-5.1.0", line=line + 1) for line in range(many)]
     text = render(of(*found, diagnostic(Category.SILENT, "4.1.0-5.1.0", line=9000)), Look(width))
     assert max(len(line) for line in text.splitlines()) <= min(width, 100)
-    bars = {line.split()[0]: (line.count("█"), line.count("▒")) for line in text.splitlines() if re.match(r" *\d+\.\d", line)}
+    bars = {
+        line.split()[0]: (line.count("█"), line.count("▒"))
+        for line in text.splitlines()
+        if re.match(r" *\d+\.\d", line)
+    }
     assert bars["5.1"][0] >= bars["5.0.0"][0] == 0
     assert bars["4.1"][1] >= 1
 
@@ -185,7 +206,13 @@ def test_the_terminal_starts_with_the_sentence(old: Path) -> None:
 def test_notebooks_and_markdown_count_too(old: Path) -> None:
     (old / "old.py").unlink()
     (old / "read.md").write_text(f"Text\n\n```python\n{OLD}```\n", encoding="utf-8")
-    cell = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": OLD}
+    cell: dict[str, object] = {
+        "cell_type": "code",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+        "source": OLD,
+    }
     (old / "nb.ipynb").write_text(
         json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}), encoding="utf-8"
     )
@@ -293,7 +320,21 @@ def test_links_follow_the_page_or_a_template(tmp_path: Path) -> None:
 
 def test_nothing_of_a_file_becomes_markup() -> None:
     nasty = Diagnostic(
-        "KV201", "a-rule", Category.BREAKS, "<b>'.py", 1, 1, 1, 2, None, "`<script>` & \"", "", ("5.0.0",), None, None, ()
+        "KV201",
+        "a-rule",
+        Category.BREAKS,
+        "<b>'.py",
+        1,
+        1,
+        1,
+        2,
+        None,
+        '`<script>` & "',
+        "",
+        ("5.0.0",),
+        None,
+        None,
+        (),
     )
     text, parsed = page_of(of(nasty), Links("/", "/", None))
     assert "<script>` &" not in text and "<code>&lt;script&gt;</code> &amp;" in text

@@ -43,9 +43,17 @@ def keys(text: str) -> set[str]:
 
 def run_python(folder: Path, script: str) -> str:
     """What a script prints, run in *folder* with the transformers that is installed."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -99,7 +107,9 @@ def test_the_variant_that_the_code_asks_for(tmp_path: Path) -> None:
 
 
 def test_code_that_is_up_to_date_needs_nothing(tmp_path: Path) -> None:
-    (tmp_path / "new.py").write_text("from transformers import DynamicCache\n\ncache = DynamicCache()\n", encoding="utf-8")
+    (tmp_path / "new.py").write_text(
+        "from transformers import DynamicCache\n\ncache = DynamicCache()\n", encoding="utf-8"
+    )
     code, text, notes = invoke(str(tmp_path / "new.py"), "-o", str(tmp_path / "out.py"))
     assert (code, text) == (0, "") and "these files need nothing" in notes
     assert not (tmp_path / "out.py").exists()
@@ -413,7 +423,7 @@ def test_a_cache_with_storage_of_its_own_keeps_it(brought: object) -> None:
     from transformers import DynamicCache
 
     class Own(DynamicCache):
-        def update(self, *args: object, **kwargs: object) -> None:
+        def update(self, *args: object, **kwargs: object) -> None:  # type: ignore[override]
             """Stores elsewhere."""
 
     cache = Own()
@@ -431,7 +441,7 @@ def test_batches_are_split_and_put_together(brought: object) -> None:
     cache = filled()
     splits = brought.batch_split(cache, 4, 3)  # type: ignore[attr-defined]
     assert [split.layers[0].keys.shape[0] for split in splits] == [3, 1]
-    whole = vars(brought)["from_batch_splits"].__func__(DynamicCache, splits)
+    whole = brought.from_batch_splits(DynamicCache, splits)  # type: ignore[attr-defined]
     assert torch.equal(whole.layers[1].values, cache.layers[1].values)  # type: ignore[attr-defined]
 
 
@@ -440,10 +450,14 @@ def test_tuples_of_both_caches_go_there_and_back(brought: object) -> None:
     from transformers import EncoderDecoderCache
 
     pairs = tuple(tuple(torch.randn(1, 2, 3 + index // 2, 4) for index in range(4)) for _ in range(2))
-    cache = vars(brought)["from_legacy_cache_of_both"].__func__(EncoderDecoderCache, pairs)
+    cache = brought.from_legacy_cache_of_both(EncoderDecoderCache, pairs)  # type: ignore[attr-defined]
     back = brought.to_legacy_cache_of_both(cache)  # type: ignore[attr-defined]
     assert cache.is_updated == {0: True, 1: True}
-    assert all(torch.equal(one, other) for layer, again in zip(pairs, back, strict=True) for one, other in zip(layer, again, strict=True))
+    assert all(
+        torch.equal(one, other)
+        for layer, again in zip(pairs, back, strict=True)
+        for one, other in zip(layer, again, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", ["HybridCache", "OffloadedStaticCache", "SlidingWindowCache"])
