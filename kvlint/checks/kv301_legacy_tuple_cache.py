@@ -10,6 +10,7 @@ from kvlint.analysis.values import LegacyCache
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import Argument, Target, arguments_of, target_of
+from kvlint.checks.kv304_singular_cache_keyword import wrong_releases
 from kvlint.checks.legacy_values import describe_legacy, is_legacy, is_pairs
 from kvlint.checks.library_calls import OTHER_FRAMEWORKS
 from kvlint.findings import Applicability, Edit, Finding, Fix
@@ -37,6 +38,8 @@ class LegacyTupleCache(Check):
 
     def _found(self, facts: Facts, use: CallUse, item: Argument, target: Target) -> Iterator[Finding]:
         life = releases_of(facts.timeline, "legacy-tuple-refused")
+        if target.role in ("model", "layer", "attention"):
+            life -= wrong_releases(facts, target.role, item.name)  # what nobody reads raises nothing
         wrong = life & use.place.releases
         error = "ValueError" if target.role == "generate" else "AttributeError"
         if not wrong or use.place.caught & {error, "Exception"}:
