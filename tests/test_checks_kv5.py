@@ -83,6 +83,36 @@ BAD = {
             k = self.wk(x).view(b, s, self.n_heads, self.head_dim).transpose(1, 2)
             self.cache_k[:b, start_pos : start_pos + s] = k  # KV501
         """,
+    "copied into a buffer along the heads": """
+        def forward(self, x, pos):
+            b, t, c = x.shape
+            k = self.to_k(x).view(b, t, self.n_heads, c // self.n_heads).transpose(1, 2)
+            self.k_cache.index_copy_(1, pos, k)  # KV501
+            past_len = self.k_cache.shape[1]  # KV503
+            return torch.slice_scatter(self.k_cache, k, dim=1, start=pos, end=pos + t), past_len  # KV501
+        """,
+    "numpy, the last axis": """
+        import numpy as np
+
+        B, H, D = 2, 4, 16
+        Wk = np.zeros((H * D, H * D))
+
+        def heads(x):
+            return x.reshape(B, x.shape[1], H, D).transpose(0, 2, 1, 3)
+
+        def decode(prompt, tok):
+            kc, k1 = heads(prompt @ Wk), heads(tok @ Wk)
+            return np.concatenate([kc, k1], axis=-1)  # KV502
+        """,
+    "mlx": """
+        import mlx.core as mx
+
+        def attend(self, x, cache):
+            B, L, D = x.shape
+            keys = self.k_proj(x).reshape(B, L, self.n_kv_heads, -1).transpose(0, 2, 1, 3)
+            key_cache, value_cache = cache
+            return mx.concatenate([key_cache, keys], axis=1)  # KV501
+        """,
     "length from the heads": """
         def forward(self, x, past=None):
             b, s, _ = x.shape
@@ -186,6 +216,15 @@ GOOD = {
             k = k if past_k is None else torch.cat([past_k, k], dim=1)
             kv_len = k.shape[1]
             return k[:, -self.window_len :], kv_len
+        """,
+    "written into a buffer along the sequence": """
+        def forward(self, x, start_pos):
+            b, s, _ = x.shape
+            k = self.wk(x).view(b, s, self.n_heads, self.head_dim)
+            self.cache_k[:b, start_pos : start_pos + s] = k
+            self.v_cache[:, :, start_pos : start_pos + s] = k.transpose(1, 2)
+            self.k_cache.index_copy_(1, start_pos, k)
+            return self.cache_k[:b, : start_pos + s]
         """,
     "heads folded into the batch": """
         def forward(self, x, past_k):

@@ -85,6 +85,28 @@ BAD = {
         def kv_cache_bytes(cfg, tokens):
             return 2 * cfg.num_hidden_layers * cfg.num_key_value_heads * (cfg.hidden_size // cfg.num_attention_heads) * 2 * tokens  # KV703
         """,
+    "kv heads beside them in a dict": """
+        spec = {"layers": 80, "heads": 64, "kv_heads": 8, "head_dim": 128}
+        kv_bytes = 2 * spec["layers"] * spec["heads"] * spec["head_dim"] * 2  # KV701
+        """,
+    "kv heads beside them in a class": """
+        class Spec:
+            n_layers: int
+            n_heads: int
+            n_kv_heads: int
+            head_dim: int
+
+        def kv_cache_bytes(spec: Spec, tokens):
+            return 2 * spec.n_layers * spec.n_heads * spec.head_dim * tokens * 2  # KV701
+        """,
+    "inputs of an exported model": """
+        def dummy_inputs(config, batch):
+            inputs = {}
+            head_dim = config.hidden_size // config.num_attention_heads  # KV703
+            for i in range(config.num_hidden_layers):
+                inputs[f"past_key_values.{i}.key"] = np.zeros((batch, config.num_attention_heads, 0, head_dim))  # KV701
+            return inputs
+        """,
     "a dict that holds it": """
         config = {"hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
         head_dim = config["hidden_size"] // config["num_attention_heads"]  # KV703
@@ -178,6 +200,11 @@ GOOD = {
                 if self.num_key_value_heads == self.num_attention_heads:
                     return 0
                 return 2 * self.max_seq_len * self.num_attention_heads * self.head_dim * 2
+        """,
+    "kv heads beside them, and used": """
+        spec = {"layers": 80, "heads": 64, "kv_heads": 8, "head_dim": 128}
+        q_bytes = spec["heads"] * spec["head_dim"] * 2
+        kv_bytes = 2 * spec["layers"] * spec["kv_heads"] * spec["head_dim"] * 2
         """,
     "a comment": """
         # kv cache: 2 * 80 layers * 64 heads * 128 * 2 bytes for Llama-3.1-70B

@@ -20,7 +20,7 @@ from kvlint.analysis.layout_values import (
     Obj,
     Value,
 )
-from kvlint.analysis.layout_walk import Env
+from kvlint.analysis.layout_walk import Env, text_of
 
 STACKS = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1, "row_stack": 0}
 NEW_NAME = re.compile(
@@ -177,6 +177,31 @@ class LayoutJoins(LayoutCopies):
             if grown is not None:
                 results.append(replace(grown, tags=grown.tags - {"past"}))
         return tuple(results) or (self.fresh(node),)
+
+    def op_write(
+        self, node: ast.Call, tensor: Tensor, arguments: list[Value], keywords: dict[str, Value]
+    ) -> Tensor | None:
+        """``cache.index_copy_(dim, index, k)`` and ``cache.slice_scatter(k, dim, ...)``: new keys written along an axis."""
+        scatter = text_of(node.func) == "slice_scatter"
+        source = (
+            arguments[0]
+            if scatter and arguments
+            else arguments[2]
+            if len(arguments) > 2
+            else keywords.get("source", ())
+        )
+        axis = self.axis_argument(arguments, keywords, 1 if scatter else 0, 0 if scatter else None)
+        new = [made for made in map(self.as_tensor, source) if made is not None]
+        part = part_of([*new, tensor])
+        stored = "past" in tensor.tags or (tensor.lead is not None and "cache" in tensor.lead.key)
+        if axis is None or not new or len(new) != len(source) or not part or not stored:
+            return tensor
+        for one in new:
+            self.align_tensors(tensor, one)
+        offset = 1 if self.is_namespace_call(node) else 0
+        axis_node = self.axis_node(node, (1 if scatter else 0) + offset)
+        self.record(Append(node, axis_node, axis, tuple(new), (tensor,), part, "slice", self.statement, self.function))
+        return tensor
 
     def stack(self, node: ast.Call, arguments: list[Value], keywords: dict[str, Value]) -> Value:
         axis = self.axis_argument(arguments, keywords, 1, 0)

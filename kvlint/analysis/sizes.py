@@ -66,6 +66,8 @@ class Quantity:
     derived: ast.expr | None = None
     """Where a head dim was derived from the hidden size."""
     numbers: tuple[int, ...] = ()
+    beside: str = ""
+    """The field of kv heads that stands beside the query heads in the same dict or class, and is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class SizeReader:
         self.lines = text.split("\n")
         self.specific = specific
         self.records: dict[int, SizeRecord] = {}
+        self.fields = written_fields(tree)
         self.statement: ast.stmt = tree.body[0] if tree.body else ast.Pass()
         self.class_name = ""
 
@@ -314,6 +317,13 @@ class SizeReader:
             return Quantity((KV,))
         if role == HEADS:
             strong = name in STRONG_HEADS and not bare and self.from_config(node)
+            holder = self.fields.get(base_of(expression) if expression is not None else "", {})
+            kv_fields = [key for key in holder if role_of_name(key) == KV_HEADS]
+            if kv_fields and not any(
+                re.search(rf"[.\[('\"]+{re.escape(key)}['\"]?[\]),]|\.{re.escape(key)}\b", scope.text)
+                for key in kv_fields
+            ):
+                return Quantity((QUERY_HEADS,), strong=strong, node=expression, beside=kv_fields[0])
             return Quantity((QUERY_HEADS,), strong=strong, node=expression)
         if role == HEAD_DIM:
             return Quantity((DIM,))
@@ -394,6 +404,7 @@ class SizeReader:
             left.node or right.node,
             left.derived or right.derived,
             left.numbers + right.numbers,
+            left.beside or right.beside,
         )
 
     def over(self, node: ast.BinOp, left: Quantity, right: Quantity) -> Quantity:
@@ -410,6 +421,7 @@ class SizeReader:
             left.node,
             left.derived,
             left.numbers,
+            left.beside,
         )
 
     def take_back(self, quantity: Quantity) -> None:
@@ -472,6 +484,8 @@ class SizeReader:
         grouped = next((model for model in known if model.kv_heads != model.heads), None)
         if grouped is not None and (quantity.strong or QUERY_HEADS in quantity.kinds):
             return f"{grouped.name} has {grouped.heads} query and {grouped.kv_heads} kv heads", grouped.factor
+        if quantity.beside:
+            return f"`{quantity.beside}` stands beside them and is not used", ""
         if scope.kv_names and not scope.kv_used and not self.used_elsewhere(scope):
             return "the number of kv heads is at hand and not used", ""
         if quantity.strong and not scope.specific and not scope.kv_names:
@@ -543,6 +557,11 @@ class SizeReader:
             sizes = list(sizes[0].elts)
         quantities = [self.quantity(item, scope) for item in sizes]
         kinds = [kind for quantity in quantities for kind in quantity.kinds]
+        derived = next((quantity.derived for quantity in quantities if quantity.kinds == (DERIVED_DIM,)), None)
+        if derived is not None and not scope.specific and not scope.models:
+            self.records.setdefault(
+                id(derived), SizeRecord("derived", derived, self.statement_of(derived, scope), "", "")
+            )
         if KV in kinds or QUERY_HEADS not in kinds or GROUP in kinds:
             return
         heads = next(quantity for quantity in quantities if QUERY_HEADS in quantity.kinds)
@@ -644,6 +663,33 @@ class SizeReader:
                 self.records.setdefault(
                     id(quantity.derived), SizeRecord("derived", quantity.derived, statement, "", "")
                 )
+
+
+def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
+    """The fields of dicts that are written down, and of parameters annotated with a class of the file, by their name.
+
+    A name that stands for two things has the fields of both.
+    """
+    found: dict[str, dict[str, ast.expr | None]] = {}
+    classes: dict[str, dict[str, ast.expr | None]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
+            keys = {
+                key.value: value
+                for key, value in zip(node.value.keys, node.value.values, strict=True)
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            }
+            found.setdefault(node.targets[0].id, {}).update(keys)
+        elif isinstance(node, ast.ClassDef):
+            classes[node.name] = {
+                item.target.id: item.value
+                for item in node.body
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+            }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.annotation is not None and text_of(node.annotation) in classes:
+            found.setdefault(node.arg, {}).update(classes[text_of(node.annotation)])
+    return found
 
 
 def has_key(node: ast.Dict, key: str) -> bool:

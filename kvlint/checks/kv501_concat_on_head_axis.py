@@ -18,7 +18,18 @@ SEQUENCE_AXES = (2, -2)
 class ConcatOnHeadAxis(Check):
     """Reports appends whose axis is proven to be the heads, or that contradict the length the code itself reads."""
 
-    triggers = ("cat(", "concat", "stack(", "cache_k", "cache_v", "k_cache", "v_cache", "key_cache", "value_cache", "cache[")
+    triggers = (
+        "cat(",
+        "concat",
+        "stack(",
+        "cache_k",
+        "cache_v",
+        "k_cache",
+        "v_cache",
+        "key_cache",
+        "value_cache",
+        "cache[",
+    )
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

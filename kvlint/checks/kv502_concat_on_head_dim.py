@@ -16,7 +16,18 @@ from kvlint.findings import Category, Finding
 class ConcatOnHeadDim(Check):
     """Reports appends whose axis is proven to be the head dim."""
 
-    triggers = ("cat(", "concat", "stack(", "cache_k", "cache_v", "k_cache", "v_cache", "key_cache", "value_cache", "cache[")
+    triggers = (
+        "cat(",
+        "concat",
+        "stack(",
+        "cache_k",
+        "cache_v",
+        "k_cache",
+        "v_cache",
+        "key_cache",
+        "value_cache",
+        "cache[",
+    )
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
