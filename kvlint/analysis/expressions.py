@@ -231,8 +231,8 @@ class Expressions(Recorder):
             if stored is not None:
                 return stored
         value = self.attribute(base, name, node, flow)
-        if not names_part(node, parent):
-            self.record_symbols(node, value, "load", flow)
+        if not names_part(node, parent) and any(isinstance(atom, Symbol) for atom in base):
+            self.record_symbols(node, value, "load", flow)  # an object that keeps a class does not name it
         return value
 
     def attribute(self, base: Value, name: str, node: ast.expr, flow: Flow) -> Value:
