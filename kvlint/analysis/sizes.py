@@ -387,10 +387,8 @@ class SizeReader:
             result = self.over(node, left, right)
         else:
             return Quantity((NUMBER,) if set(left.kinds + right.kinds) <= {NUMBER} else (OTHER,))
-        if (left.pending or right.pending) and set((*left.kinds, *right.kinds, *left.below, *right.below)) & {
-            KV,
-            GROUP,
-        }:
+        kinds = {*left.kinds, *right.kinds, *left.below, *right.below}
+        if (left.pending or right.pending) and kinds & {KV, GROUP}:
             self.take_back(left)
             self.take_back(right)
         return self.consider(node, result, scope, target) if top else result
