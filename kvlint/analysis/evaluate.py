@@ -24,7 +24,7 @@ from kvlint.analysis.facts import (
     ImportUse,
     ReturnUse,
 )
-from kvlint.analysis.library import is_hook_owner, is_layer_class
+from kvlint.analysis.library import is_hook_owner, is_layer_class, is_own_module
 from kvlint.analysis.names import (
     CACHE_NAMES,
     CACHE_OUTPUT_KEYS,
@@ -829,7 +829,7 @@ class Walk(Annotations):
         if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):
             return False
         if info.name == "prepare_inputs_for_generation":
-            return True
+            return not is_own_module(info.owner.foreign_bases())
         return any(is_hook_owner(base) or is_layer_class(base) for base in info.owner.foreign_bases())
 
     def _parameter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, STATIC_CACHE
@@ -60,6 +61,11 @@ def is_torch_model_class(qualified: str) -> bool:
 def is_hook_owner(qualified: str) -> bool:
     """True for a base class whose ``forward`` and generation hooks the library calls with a cache object."""
     return is_torch_model_class(qualified)
+
+
+def is_own_module(bases: Sequence[str]) -> bool:
+    """True for imported bases of a class that is a module of torch and nothing of transformers: ``generate`` never runs it."""
+    return any(base.startswith("torch.nn.") for base in bases) and not any(base.startswith("transformers.") for base in bases)
 
 
 def is_layer_class(qualified: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kvlint.analysis.facts import AttributeUse, Facts, Place
-from kvlint.analysis.library import is_layer_class
+from kvlint.analysis.library import is_layer_class, is_own_module
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     Certainty,
@@ -82,7 +82,7 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
         if owner is None or info.is_static or _other_framework(owner):
             continue
         shown = f"{owner.name}.{info.name}"
-        if info.name == "prepare_inputs_for_generation":
+        if info.name == "prepare_inputs_for_generation" and not is_own_module(owner.foreign_bases()):
             yield LibraryCalled(info, use.place, "prepare", _prepare_names(facts, owner), shown)
         elif info.name == "forward":
             role, names, encoder = _class_role(facts, owner)
