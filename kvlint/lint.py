@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 SIZE_LIMIT = 10_000_000
 """Bytes of the largest file that is parsed."""
-KEPT_MODULES = 20
-"""Parsed modules of a project that are kept for the next file (about one MB each)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +269,7 @@ def project_at(root: Path | None) -> Project:
 def project_of(folder: Path) -> Project:
     """The project that holds the files of *folder*, with few enough parsed modules of other files."""
     project = project_at(root_of(folder))
-    if len(project.modules) > KEPT_MODULES:
-        project_at.cache_clear()
-        project = project_at(root_of(folder))
+    project.forget()
     return project
 
 

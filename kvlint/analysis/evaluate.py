@@ -34,7 +34,7 @@ from kvlint.analysis.names import (
     OTHER_ENGINES,
     PROOF_MEMBERS,
 )
-from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name
+from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
@@ -47,6 +47,7 @@ from kvlint.analysis.values import (
     GenerationConfigValue,
     Instance,
     Items,
+    Later,
     LegacyCache,
     LocalClass,
     LocalFunction,
@@ -63,6 +64,7 @@ from kvlint.analysis.values import (
     grown,
     join,
     literal,
+    now,
     of_type,
 )
 from kvlint.releases import ReleaseSet
@@ -74,6 +76,8 @@ IMPORT_LINE = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<dots>\.*)(?P<module>[\w.]*)[ \t]+import\b|import[ \t]+(?P<modules>[\w., \t]+))", re.MULTILINE
 )
 MAX_LOOP_DEPTH = 3
+MAX_FOLLOWED = 6
+"""Imports of imports are followed through so many modules."""
 MAX_HELPER_STATEMENTS = 12
 """A function that decides about the release is no longer than this."""
 WORTH_WALKING = re.compile(
@@ -606,38 +610,34 @@ class Walk(Annotations):
             return fallback if path is None else UNKNOWN
         if path is None:
             return fallback
-        return self.exported(path, name) or fallback
+        return Later.of(fallback, lambda: self.exported(path, name) or fallback)
 
     def exported(self, path: Path, name: str) -> Value:
         """The value of a name at the top level of another module of the project."""
-        if path in self._following:
+        if path in self._following or len(self._following) > MAX_FOLLOWED:
             return ()
         if path not in self.dependencies:
             self.dependencies.append(path)
-        exports = self.project.exports.get((path, self.target))
-        if exports is None:
-            exports = self._shallow(path)
-            self.project.exports[(path, self.target)] = exports
-        return exports.get(name, ())
+        inner = self.project.walk(path, self.target, self._shallow)
+        if inner is None:
+            return ()
+        value = now(inner.module_flow.names.get(name, ()))
+        self.dependencies.extend(item for item in inner.dependencies if item not in self.dependencies)
+        return value
 
-    def _shallow(self, path: Path) -> dict[str, Value]:
-        tree = self.project.tree(path)
-        if tree is None or len(self._following) > 6:
-            return {}
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return {}
-        inner = Walk(text, tree, path, self.target, self.project, self.timeline)
+    def _shallow(self, path: Path) -> Walk | None:
+        """The walk over the statements of another module; None where that fails."""
+        module = read_module(path)
+        if module is None:
+            return None
+        inner = Walk(module.text, module.tree, path, self.target, self.project, self.timeline)
         inner._following = self._following | {path}
         inner.survey_imports()
         try:
             inner.run_module()
         except (RecursionError, IndexError):
-            return {}
-        self.project.walks.append(inner)
-        self.dependencies.extend(item for item in inner.dependencies if item not in self.dependencies)
-        return inner.module_flow.names
+            return None
+        return inner
 
     # -- functions and classes --------------------------------------------------------------------------------------
 
@@ -680,7 +680,7 @@ class Walk(Annotations):
         for info in self.functions:
             if info.node is node:
                 return info
-        info = FunctionInfo(node, qualname, owner, self._function)
+        info = FunctionInfo(node, qualname, owner, self._function, home=self)
         self.functions.append(info)
         return info
 
@@ -717,7 +717,7 @@ class Walk(Annotations):
                 and "." not in name
                 and not isinstance(value[0], LocalFunction)
             ):
-                info.attributes.setdefault(name, value)
+                info.attributes.setdefault(name, now(value))
         return flow
 
     def run_function(self, info: FunctionInfo) -> None:
@@ -747,14 +747,13 @@ class Walk(Annotations):
         """What a small function says about the release when it is asked with these arguments; None for any other."""
         if info.owner is not None or len(info.node.body) > MAX_HELPER_STATEMENTS or self._asking:
             return None
-        if "version" not in ast.unparse(info.node).lower():
-            return None
         if not all(isinstance(literal(value), (str, int)) for value in given.values()):
+            return None
+        if "version" not in ast.unparse(info.node).lower():
             return None
         if any(info is own for own in self.functions):
             return self._ask(info, given)
-        home = next((walk for walk in self.project.walks if any(info is own for own in walk.functions)), None)
-        return home._ask(info, given) if home is not None else None
+        return info.home._ask(info, given) if isinstance(info.home, Walk) else None
 
     def _ask(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
         """Walks the function once for these arguments, apart from everything that is being recorded."""

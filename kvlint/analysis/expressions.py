@@ -41,6 +41,7 @@ from kvlint.analysis.values import (
     GenerationConfigValue,
     Instance,
     Items,
+    Later,
     LayerPair,
     LegacyCache,
     Literal,
@@ -147,6 +148,8 @@ class Expressions(Recorder):
         value = flow.names.get(name)
         if value is None:
             value = self.module_flow.names.get(name)
+            if type(value) is Later:
+                value = value.now()
             if value is not None:
                 value = restrict(value, flow.releases) or value
         if value is None:
@@ -155,7 +158,7 @@ class Expressions(Recorder):
             if UNBOUND_MODEL.search(name) and not self.foreign_engine:
                 return (Model(Certainty.NAMED),)
             return UNKNOWN
-        return value
+        return value.now() if type(value) is Later else value
 
     def _eval_NamedExpr(self, node: ast.NamedExpr, flow: Flow, parent: ast.AST | None) -> Value:
         value = self.expression(node.value, flow, node)

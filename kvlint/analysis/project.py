@@ -8,27 +8,39 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kvlint.analysis.values import Value
 from kvlint.releases import ReleaseSet
+
+if TYPE_CHECKING:
+    from kvlint.analysis.evaluate import Walk
 
 ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 MAX_MODULE_BYTES = 2_000_000
+KEPT_BYTES = 400_000
+"""Source of the modules that are kept for the next file (a syntax tree takes some hundred times its source)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A parsed file of the project."""
+
+    text: str
+    tree: ast.Module
 
 
 @dataclass(eq=False, slots=True)
 class Project:
-    """The modules of one project, by dotted name; parsed at most once each."""
+    """The modules of one project that were followed; those that were asked for last are kept."""
 
     root: Path | None = None
-    modules: dict[Path, ast.Module | None] = field(default_factory=dict)
-    exports: dict[tuple[Path, ReleaseSet], dict[str, Value]] = field(default_factory=dict)
-    """Top-level names of the modules that were followed, by module and target range."""
-    walks: list[Any] = field(default_factory=list)
-    """The walks over these modules, for functions of theirs that are called."""
+    walks: dict[tuple[Path, ReleaseSet], tuple[Walk | None, int]] = field(default_factory=dict)
+    """The walk over a module's statements and the size of its text, by module and target range; the last used last."""
+    paths: dict[tuple[Path, str, int], Path | None] = field(default_factory=dict)
+    """Where modules lie, by the folder that imports them."""
 
     @staticmethod
     def of(path: Path) -> Project:
@@ -37,6 +49,12 @@ class Project:
 
     def module_path(self, importer: Path, module: str, level: int) -> Path | None:
         """The file of ``from <level dots><module> import ...`` written in *importer*, if it lies in the project."""
+        key = (importer.parent, module, level)
+        if key not in self.paths:
+            self.paths[key] = self._find(importer, module, level)
+        return self.paths[key]
+
+    def _find(self, importer: Path, module: str, level: int) -> Path | None:
         if level:
             folder = importer.parent
             for _ in range(level - 1):
@@ -58,11 +76,23 @@ class Project:
             folders += [self.root, self.root / "src"]
         return list(dict.fromkeys(folders))
 
-    def tree(self, path: Path) -> ast.Module | None:
-        """The syntax tree of a module, or None where it cannot be read or parsed."""
-        if path not in self.modules:
-            self.modules[path] = parse_quietly(path)
-        return self.modules[path]
+    def walk(self, path: Path, target: ReleaseSet, make: Callable[[Path], Walk | None]) -> Walk | None:
+        """The walk over a module, made with *make* where it is not kept; None where it cannot be read or parsed."""
+        key = (path, target)
+        known = self.walks.pop(key, None)
+        if known is None:
+            walk = make(path)
+            known = (walk, len(walk.text) if walk is not None else 0)
+        self.walks[key] = known
+        return known[0]
+
+    def forget(self) -> None:
+        """Lets go of the modules that nobody asked for lately. Not in the middle of a file: its values refer to them."""
+        kept = sum(size for _, size in self.walks.values())
+        for key in list(self.walks):
+            if kept <= KEPT_BYTES:
+                break
+            kept -= self.walks.pop(key)[1]
 
 
 def find_root(path: Path) -> Path | None:
@@ -84,7 +114,8 @@ def existing_module(folder: Path, module: str) -> Path | None:
     return None
 
 
-def parse_quietly(path: Path) -> ast.Module | None:
+def read_module(path: Path) -> Module | None:
+    """The text and the syntax tree of a file, or None where it cannot be read or parsed."""
     import warnings
 
     try:
@@ -93,7 +124,7 @@ def parse_quietly(path: Path) -> ast.Module | None:
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(data)
+            return Module(data.decode(errors="replace"), ast.parse(data))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.library import Library
+from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.positions import LineIndex
 from kvlint.analysis.project import Project
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
-from kvlint.analysis.values import NONE, UNKNOWN, Unknown, Value, join, restrict
+from kvlint.analysis.values import NONE, UNKNOWN, Later, Unknown, Value, join, now, restrict
 from kvlint.findings import Origin
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
@@ -94,6 +95,8 @@ def merge(flows: list[Flow | None]) -> Flow | None:
                 part = other.names.get(key)
                 if part is None:
                     continue
+                if type(part) is Later:
+                    part = part.now()
                 parts.append(restrict(part, other.releases) if narrowed else part)
             names[key] = join(*parts) or UNKNOWN
     return Flow(names, releases, any(flow.has_paths for flow in alive))
@@ -195,7 +198,9 @@ class Recorder:
             assigns=tuple(records.assigns.values()),
             guards=tuple(records.guards.values()),
             dependencies=tuple(self.dependencies),
-            module_names=dict(self.module_flow.names),
+            module_names={
+                name: now(value) if looks_like_cache(name) else value for name, value in self.module_flow.names.items()
+            },
         )
 
 

@@ -22,6 +22,8 @@ class FunctionInfo:
     """Parameter name -> join of the values that call sites in the file pass."""
     returns: Value = ()
     called: bool = False
+    home: object = None
+    """The walk over the module that the function stands in."""
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ the knowledge comes from (``origin``). No atom means "unknown"; unknown is silen
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -297,6 +297,36 @@ UNKNOWN: Value = (Unknown(),)
 NONE: Value = (NoneValue(),)
 
 MAX_ALTERNATIVES = 8
+
+
+class Later(tuple[Atom, ...]):
+    """A value that is worked out when somebody asks for it (what a name imported from the project is).
+
+    As a tuple it is what holds without an answer.
+    """
+
+    _work: Callable[[], Value] | None
+    _answer: Value
+
+    @staticmethod
+    def of(fallback: Value, work: Callable[[], Value]) -> Later:
+        """*fallback* until the answer of *work* is asked for."""
+        later = Later(fallback)
+        later._work = work
+        later._answer = fallback
+        return later
+
+    def now(self) -> Value:
+        """The value; the fallback while it is being worked out (modules that import each other)."""
+        work, self._work = self._work, None
+        if work is not None:
+            self._answer = work()
+        return self._answer
+
+
+def now(value: Value) -> Value:
+    """*value*, worked out where that was put off."""
+    return value.now() if type(value) is Later else value
 
 
 def join(*values: Value) -> Value:
