@@ -217,6 +217,13 @@ GOOD = {
             kv_len = k.shape[1]
             return k[:, -self.window_len :], kv_len
         """,
+    "a model with pasts of its own layout": """
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained("bigscience/bloom-560m")
+        for k, v in model(ids, use_cache=True).past_key_values:
+            past_len = k.shape[1]
+        """,
     "written into a buffer along the sequence": """
         def forward(self, x, start_pos):
             b, s, _ = x.shape

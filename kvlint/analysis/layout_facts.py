@@ -17,6 +17,9 @@ from kvlint.analysis.values import CacheLayers, CacheObject, Certainty, StoredTe
 from kvlint.findings import Origin
 
 STATE_WORDS = re.compile(r"(?i)(?:^|[^a-z])(?:k|v|kvs?|keys?|values?)(?:[^a-z]|$)|past|cache|qkv|_proj\b|n_?groups")
+ODD_TUPLES = re.compile(r"(?i)bloom|gpt_?bigcode|starcoder(?!2)|santacoder|\bmpt\b|chatglm|qwen/qwen-|qwen_7b|qwen-7b-chat")
+"""Models whose pasts were laid out in another way than ``[batch, kv heads, sequence, head dim]`` on some release: keys
+transposed or folded into the batch (Bloom, MPT), one tensor for both (GPT-BigCode), sequence first (ChatGLM, Qwen 1)."""
 OPERATION_WORDS = re.compile(
     r"\b(?:cat|concat|concatenate|hstack|vstack|stack|repeat|repeat_interleave|tile|expand|index_select|narrow|rearrange|einsum|"
     r"scaled_dot_product_attention|flash_attn_func|memory_efficient_attention|update|shape|size|index_copy_|broadcast_to|transpose|view)\b|\[:|\[\.\.\."
@@ -146,6 +149,8 @@ def contracts(facts: Facts) -> dict[int, str]:
     """Nodes whose value comes out of a transformers cache. A negative key tells what iterating over a node yields, or
     that a call is ``update`` of such a cache."""
     found: dict[int, str] = {}
+    if ODD_TUPLES.search(facts.text):
+        return found
     for use in facts.attributes:
         if use.action == "load" and use.name in ("keys", "values") and use.call is None and is_layer(use.value):
             found[id(use.node)] = use.name
