@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from kvlint.analysis.facts import AttributeUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
+from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     Certainty,
@@ -169,7 +170,8 @@ def _calls_part(function: ast.AST, name: str) -> bool:
 
 def _patches(facts: Facts) -> Iterator[LibraryCalled]:
     places = {id(use.info.node): use.place for use in facts.functions}
-    layer_patches: list[FunctionInfo] = []
+    callers: dict[str, list[FunctionInfo]] = {"model": [], "layer": []}
+    hidden = _hidden_patches(facts)
     found: list[LibraryCalled] = []
     for use in facts.attributes:
         if use.action != "store":
@@ -180,19 +182,42 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
                 if item is not None:
                     here = id(atom.info.node) in places
                     found.append(item if here else replace(item, elsewhere=True))
-                    if item.role == "layer":
-                        layer_patches.append(atom.info)
+                    if item.role in callers:
+                        callers[item.role].append(atom.info)
         else:
             found += _replaced_class(facts, use)
     for item in found:
-        if item.role == "attention" and any(_calls_attention(info.node) for info in layer_patches if info is not item.info):
+        if item.role == "layer" and ("model" in hidden or any(_mentions(info.node, LAYER_LISTS) for info in callers["model"])):
+            continue
+        if item.role == "attention" and (
+            hidden or any(_calls_attention(info.node) for info in callers["layer"] if info is not item.info)
+        ):
             continue
         yield item
 
 
-def _calls_attention(function: ast.AST) -> bool:
-    from kvlint.analysis.names import ATTENTION_PARTS
+def _hidden_patches(facts: Facts) -> set[str]:
+    """Kinds ("model", "layer") of classes of transformers whose ``forward`` is replaced by something that is not seen.
 
+    It may call the parts, which are replaced too, in a way of its own.
+    """
+    kinds: set[str] = set()
+    for use in facts.assigns:
+        target = use.target
+        if isinstance(target, ast.Attribute) and target.attr == "forward" and all(isinstance(a, Unknown) for a in use.value):
+            name = target.value.attr if isinstance(target.value, ast.Attribute) else getattr(target.value, "id", "")
+            if name.endswith(("DecoderLayer", "Block")):
+                kinds.add("layer")
+            elif name.endswith("Model"):
+                kinds.add("model")
+    return kinds
+
+
+def _mentions(function: ast.AST, names: frozenset[str]) -> bool:
+    return any(isinstance(node, ast.Attribute) and node.attr in names for node in ast.walk(function))
+
+
+def _calls_attention(function: ast.AST) -> bool:
     return any(_calls_part(function, name) for name in ATTENTION_PARTS)
 
 

@@ -1,0 +1,192 @@
+"""Findings that were wrong or missing on real code, each as the smallest example of its cause."""
+
+from __future__ import annotations
+
+import textwrap
+
+from analysing import lines
+
+from kvlint import checks
+
+ALL = frozenset(check.code for check in checks.all_checks())
+
+
+def found(text: str, target: str = "latest") -> set[tuple[int, str]]:
+    """(line, code) of every finding in dedented code."""
+    return lines(textwrap.dedent(text).strip("\n") + "\n", target, codes=ALL)
+
+
+def codes(text: str, target: str = "latest") -> set[str]:
+    return {code for _, code in found(text, target)}
+
+
+class TestOptionalAnnotations:
+    """``x: Optional[Tensor] = None`` was None for certain, and the code behind ``x is not None`` was dead."""
+
+    def test_optional_of_a_foreign_class(self) -> None:
+        code = """
+            from typing import Optional
+            import torch
+            from transformers import PreTrainedModel
+
+            class FooModel(PreTrainedModel):
+                def forward(self, input_ids: Optional[torch.Tensor] = None, past_key_values=None):
+                    if input_ids is not None:
+                        shape = input_ids.shape
+                    else:
+                        raise ValueError("nothing given")
+                    length = past_key_values[0][0].shape[2]
+                    return shape, length
+            """
+        assert (11, "KV204") in found(code)
+
+    def test_union_written_with_a_bar(self) -> None:
+        code = """
+            import torch
+            from transformers import PreTrainedModel
+
+            class FooModel(PreTrainedModel):
+                def forward(self, input_ids: torch.Tensor | None = None, past_key_values=None):
+                    if input_ids is None:
+                        return None
+                    return past_key_values[0][0].shape[2]
+            """
+        assert (8, "KV204") in found(code)
+
+
+class TestItemsOfJoinedTuples:
+    """``(hidden_states,) + (cache,)`` made a cache of every item."""
+
+    CODE = """
+        from transformers.cache_utils import DynamicCache
+
+        def attention(x, past_key_value: DynamicCache):
+            return (x, past_key_value) + (None,)
+
+        def layer(x, past_key_value: DynamicCache):
+            outputs = attention(x, past_key_value)
+            outputs = (x,) + outputs[1:]
+            hidden_states, past_key_value = outputs[:2]
+            return hidden_states.{first}, past_key_value.{second}
+        """
+
+    def test_a_tensor_is_no_cache(self) -> None:
+        assert found(self.CODE.format(first="dtype", second="layers")) == set()
+        assert found(self.CODE.format(first="key_cache", second="layers")) == set()
+
+    def test_the_cache_still_is_one(self) -> None:
+        code = """
+            from transformers.cache_utils import DynamicCache
+
+            def attention(x):
+                outputs = (x,) + (DynamicCache(),)
+                return outputs[1].key_cache
+            """
+        assert found(code) == {(5, "KV202")}
+
+
+class TestOwnModules:
+    """Another engine's ``prepare_inputs_for_generation`` is not called by ``generate``."""
+
+    def test_module_of_torch(self) -> None:
+        code = """
+            from torch import nn
+            from transformers.models.llama import LlamaConfig
+
+            class LlamaForCausalLM(nn.Module):
+                def prepare_inputs_for_generation(self, past_key_values, context=None):
+                    return {"past_key_values": past_key_values, "length": past_key_values[0][0].shape[1]}
+            """
+        assert found(code) == set()
+
+    def test_with_the_mixin_it_is(self) -> None:
+        code = """
+            from torch import nn
+            from transformers import GenerationMixin
+
+            class LlamaForCausalLM(nn.Module, GenerationMixin):
+                def prepare_inputs_for_generation(self, input_ids, past_key_values, context=None):
+                    return {"past_key_values": past_key_values}
+            """
+        assert codes(code) == {"KV305"}
+
+
+class TestPatchesThatCallEachOther:
+    """A replaced layer under a replaced model is called by the replacement, in its own way."""
+
+    LAYER = """
+        from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaModel
+
+        def layer_forward(self, hidden_states, past_key_value=None, **kwargs):
+            return self.self_attn(hidden_states, past_key_value)
+
+        LlamaDecoderLayer.forward = layer_forward
+        """
+    MODEL = """
+        def model_forward(self, input_ids, cache=None, **kwargs):
+            for layer in self.layers:
+                input_ids = layer(input_ids, past_key_value=cache)
+            return input_ids
+
+        LlamaModel.forward = model_forward
+        """
+
+    def test_layer_alone(self) -> None:
+        assert "KV305" in codes(self.LAYER)
+
+    def test_layer_under_a_replaced_model(self) -> None:
+        assert found(self.LAYER + self.MODEL) == set()
+
+    def test_attention_under_a_layer_that_is_not_seen(self) -> None:
+        attention = """
+            from transformers.models.mistral.modeling_mistral import MistralAttention, MistralDecoderLayer
+            {more}
+
+            def attention_forward(self, hidden_states, past_key_value=None, **kwargs):
+                return hidden_states, None, past_key_value
+
+            MistralAttention.forward = attention_forward
+            {patch}
+            """
+        assert "KV309" in codes(attention.format(more="", patch=""))
+        patch = "MistralDecoderLayer.forward = fast_forward"
+        assert found(attention.format(more="from .fast import *", patch=patch)) == set()
+
+
+def test_a_tuple_under_a_keyword_that_is_swallowed_raises_nothing() -> None:
+    code = """
+        from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+        class Block(LlamaDecoderLayer):
+            def forward(self, hidden_states, layer_past=None):
+                pair = (self.key(layer_past), self.value(layer_past))
+                return super().forward(hidden_states, past_key_value=pair)
+        """
+    assert codes(code) == {"KV304"}
+
+
+def test_a_helper_that_an_object_keeps_is_reported_where_it_is_imported() -> None:
+    code = """
+        from transformers.modeling_attn_mask_utils import _prepare_4d_causal_attention_mask
+
+        class Patcher:
+            def __init__(self):
+                self.original = _prepare_4d_causal_attention_mask
+
+            def restore(self, module):
+                module.mask = self.original
+        """
+    assert 8 not in {line for line, _ in found(code)}
+    assert (1, "KV103") in found(code)
+
+
+def test_mems_are_no_cache() -> None:
+    code = """
+        from transformers import PreTrainedModel
+
+        class FooLMHeadModel(PreTrainedModel):
+            @staticmethod
+            def _reorder_cache(mems, beam_idx):
+                return [layer_past.index_select(1, beam_idx) for layer_past in mems]
+        """
+    assert found(code) == set()
