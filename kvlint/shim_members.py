@@ -20,7 +20,7 @@ import torch
 import transformers
 from packaging.version import Version
 from transformers import PreTrainedModel, cache_utils
-from transformers.cache_utils import Cache, DynamicCache, StaticCache
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache, StaticCache
 
 OLD_FILES: tuple[str, ...] = ()
 """Names of the files that this module is for."""
@@ -336,8 +336,11 @@ adds("Cache._seen_tokens")(SeenTokens("_seen_tokens"))
 
 
 @adds("Cache.__getitem__")
-def getitem(self: Any, layer_idx: int) -> tuple[Any, Any]:
-    """The keys and values of one layer. Raises KeyError, as it did, for a layer without any."""
+def getitem(self: Any, layer_idx: int) -> tuple[Any, ...]:
+    """The keys and values of one layer, of both kinds of attention where there are two. Raises KeyError, as it did, for
+    a layer without any."""
+    if isinstance(self, EncoderDecoderCache):
+        return to_legacy_cache_of_both(self)[layer_idx]
     filled = sum(map(is_filled, self.layers))
     if not -filled <= layer_idx < filled:
         raise KeyError(f"Cache only has {filled} layers, attempted to access layer with index {layer_idx}")
@@ -348,7 +351,7 @@ def getitem(self: Any, layer_idx: int) -> tuple[Any, Any]:
 @adds("Cache.get_usable_length")
 def get_usable_length(self: Any, new_seq_length: int, layer_idx: int = 0) -> int:
     """How many of the cached tokens stay when *new_seq_length* come: all of them, unless the cache is bounded."""
-    layers = self.layers
+    layers = getattr(self, "self_attention_cache", self).layers
     limit = layers[layer_idx].max_cache_len if isinstance(self, StaticCache) and layer_idx < len(layers) else None
     previous = int(self.get_seq_length(layer_idx))
     if limit is not None and previous + new_seq_length > limit:

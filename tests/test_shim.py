@@ -453,6 +453,8 @@ def test_tuples_of_both_caches_go_there_and_back(brought: object) -> None:
     cache = brought.from_legacy_cache_of_both(EncoderDecoderCache, pairs)  # type: ignore[attr-defined]
     back = brought.to_legacy_cache_of_both(cache)  # type: ignore[attr-defined]
     assert cache.is_updated == {0: True, 1: True}
+    assert [tensor.shape[2] for tensor in brought.getitem(cache, 1)] == [3, 3, 4, 4]  # type: ignore[attr-defined]
+    assert brought.get_usable_length(cache, 2) == 3  # type: ignore[attr-defined]
     assert all(
         torch.equal(one, other)
         for layer, again in zip(pairs, back, strict=True)
