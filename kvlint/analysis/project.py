@@ -120,13 +120,18 @@ def read_module(path: Path) -> Module | None:
 
     try:
         data = path.read_bytes()
-        if len(data) > MAX_MODULE_BYTES:
+        if len(data) > MAX_MODULE_BYTES or not may_decide(path, data):
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return Module(data.decode(errors="replace"), ast.parse(data))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def may_decide(path: Path, data: bytes) -> bool:
+    """False for a module whose names cannot matter: it never mentions transformers, and gathers no names of others."""
+    return path.name == "__init__.py" or b"transformers" in data.lower()
 
 
 def package_name(path: Path) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, SubscriptUse
-from kvlint.analysis.values import ENCODER_DECODER_CACHE, CacheObject
+from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, CacheObject
 from kvlint.checks.base import Check
+from kvlint.checks.words import KNOWN_CACHE
 from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
 from kvlint.findings import Applicability, Finding, Fix
 from kvlint.releases import ReleaseSet
@@ -21,6 +22,7 @@ class CacheSubscript(Check):
     """Reports subscripts of cache objects."""
 
     triggers = ("past", "cache", "Cache", "kv")
+    pattern = KNOWN_CACHE
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         parents = {id(use.node): use for use in facts.subscripts}
@@ -48,7 +50,7 @@ class CacheSubscript(Check):
                 life=life,
                 help=replacement.help,
                 origin=cache.origin,
-                fix=replacement.fix(facts, use.place.releases),
+                fix=replacement.fix(facts, use.place.releases, cache),
             )
 
 
@@ -61,13 +63,16 @@ class Replacement:
     needs: str
     help: str
 
-    def fix(self, facts: Facts, in_force: ReleaseSet) -> Fix | None:
+    def fix(self, facts: Facts, in_force: ReleaseSet, cache: CacheObject) -> Fix | None:
+        """Unsafe where layers are asked of a cache of unknown class: one of an encoder-decoder model has none."""
         if self.node is None or not in_force <= facts.timeline.compare(">=", self.needs):
             return None
         start, end = facts.span(self.node)
         if has_comment(facts.text[start:end]):
             return None
-        return Fix(f"Replace with `{self.text}`", Applicability.SAFE, (minimal(facts.text, start, end, self.text),))
+        sure = cache.cls != CACHE or self.needs == "4.36"
+        applicability = Applicability.SAFE if sure else Applicability.UNSAFE
+        return Fix(f"Replace with `{self.text}`", applicability, (minimal(facts.text, start, end, self.text),))
 
 
 def replacement_of(
