@@ -340,7 +340,8 @@ def getitem(self: Any, layer_idx: int) -> tuple[Any, ...]:
     """The keys and values of one layer, of both kinds of attention where there are two. Raises KeyError, as it did, for
     a layer without any."""
     if isinstance(self, EncoderDecoderCache):
-        return to_legacy_cache_of_both(self)[layer_idx]
+        both: tuple[Any, ...] = to_legacy_cache_of_both(self)[layer_idx]
+        return both
     filled = sum(map(is_filled, self.layers))
     if not -filled <= layer_idx < filled:
         raise KeyError(f"Cache only has {filled} layers, attempted to access layer with index {layer_idx}")
