@@ -24,24 +24,24 @@ def plot(one: Verification, path: Path) -> None:
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     lines = (
-        ("visible_bytes", "held in tensors", "-", "o"),
-        ("held_bytes", "held in storages", ":", "o"),
-        ("expected_bytes", "formula (kv heads)", "--", ""),
-        ("mha_bytes", "formula per query head", "--", ""),
-        ("static_bytes", "static cache", "-.", ""),
+        ("visible_bytes", "held in tensors", "-", "o", "C0"),
+        ("held_bytes", "held in storages", ":", "o", "C1"),
+        ("expected_bytes", "formula (kv heads)", "--", "", "C2"),
+        ("mha_bytes", "formula per query head", "--", "", "C3"),
+        ("static_bytes", "static cache", "-.", "", "C4"),
     )
     tokens = [point.tokens for point in one.growth]
-    for name, label, style, marker in lines:
+    for name, label, style, marker, colour in lines:
         sizes = [getattr(point, name) / 1024 for point in one.growth]
-        left.plot(tokens, sizes, linestyle=style, marker=marker or None, label=label)
+        left.plot(tokens, sizes, linestyle=style, marker=marker or None, label=label, color=colour)
     left.set_xlabel("tokens a row")
     left.set_ylabel("KiB")
     left.set_title("cache by length")
     left.legend()
     width = 0.2
-    for offset, (name, label, _, _) in enumerate(lines[:1] + lines[2:]):
+    for offset, (name, label, _, _, colour) in enumerate(lines[:1] + lines[2:]):
         places = [layer.index + (offset - 1.5) * width for layer in one.layers]
-        right.bar(places, [getattr(layer, name) / 1024 for layer in one.layers], width, label=label)
+        right.bar(places, [getattr(layer, name) / 1024 for layer in one.layers], width, label=label, color=colour)
     right.set_xticks([layer.index for layer in one.layers], [f"{layer.index}\n{layer.kind}" for layer in one.layers])
     right.set_title(f"cache by layer after {one.tokens} tokens")
     figure.suptitle(f"{one.model} ({one.dtype}, {one.cache} cache, batch {one.batch})")

@@ -144,7 +144,8 @@ def _missing(config: Mapping[str, Any], layers: int, sizes: Sizes) -> dict[str, 
     if layers > 1 and isinstance(types, list) and set(types) == {"linear_attention"}:
         filled["layer_types"] = ["linear_attention"] * (layers - 1) + ["full_attention"]
     if config.get("is_encoder_decoder") and config.get("decoder_start_token_id") is None:
-        filled["decoder_start_token_id"] = 0
+        start = config.get("bos_token_id")
+        filled["decoder_start_token_id"] = start if isinstance(start, int) and start < 4 else 0
     if "moe_intermediate_size" in config:
         for name in ("n_routed_experts", "num_experts_per_tok", "n_shared_experts"):
             if name in config and config[name] is None:

@@ -53,15 +53,15 @@ def verify(options: Options) -> Verification:
 def _verify(options: Options) -> Verification:
     if not options.source.random_weights:
         return verify_model(load(options.source), options.plan, options.only)
-    first: Exception | None = None
+    last: Exception | None = None
     for loaded in candidates(options.source):
         try:
             return verify_model(loaded, options.plan, options.only)
         except (MemoryError, KeyboardInterrupt):
             raise
-        except Exception as error:  # this shrinking cannot be run; another one may
-            first = first or error
-    raise first or NotConstructible("no shrinking of its configuration can be built")
+        except Exception as error:  # this shrinking cannot be run; another one, closer to the defaults, may
+            last = error
+    raise last or NotConstructible("no shrinking of its configuration can be built")
 
 
 def verify_model(loaded: Loaded, plan: Plan | None = None, only: tuple[str, ...] = ()) -> Verification:
