@@ -130,8 +130,8 @@ def read_module(path: Path) -> Module | None:
 
 
 def may_decide(path: Path, data: bytes) -> bool:
-    """False for a module whose names cannot matter: it never mentions transformers, and gathers no names of others."""
-    return path.name == "__init__.py" or b"transformers" in data.lower()
+    """False for a module whose names cannot matter: no word of transformers or of a cache, and no names of others."""
+    return path.name == "__init__.py" or b"past_key_value" in data or b"transformers" in data.lower()
 
 
 def package_name(path: Path) -> str:
