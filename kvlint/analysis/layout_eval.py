@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from kvlint.analysis import layout
@@ -683,7 +684,9 @@ class LayoutEval(LayoutWalk):
         ]
         if len(steps) != 1 or any(is_none(entry) for entry in entries):
             return
-        position = steps[0][0]
+        position, step = steps[0]
+        if re.search(r"(?i)head|rank|group|shard|layer|split", ast.unparse(step)):
+            return
         if ellipsis is not None and ellipsis < position:
             axis = position - len(entries)
         else:
