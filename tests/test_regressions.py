@@ -190,3 +190,42 @@ def test_mems_are_no_cache() -> None:
                 return [layer_past.index_select(1, beam_idx) for layer_past in mems]
         """
     assert found(code) == set()
+
+
+class TestOwnFormats:
+    """Collections that the code made itself, or takes apart as no cache of transformers ever could be."""
+
+    def test_items_of_an_item_by_a_variable(self) -> None:
+        code = """
+            from transformers import PreTrainedModel
+
+            def crop(model, past_key_values, length):
+                return [[past_key_values[i][0][:, :, :length], *(past_key_values[i][j] for j in range(1, 4))] for i in range(9)]
+            """
+        assert found(code) == set()
+
+    def test_what_becomes_a_cache_was_none(self) -> None:
+        code = """
+            from transformers import DynamicCache
+
+            def forward(model, past_key_values):
+                length = past_key_values[0][0].shape[-2]
+                return model.model(past_key_values=DynamicCache.from_legacy_cache(past_key_values)), length
+            """
+        assert codes(code) == {"KV201", "KV308"}
+
+    FORWARD = """
+        from transformers import PreTrainedModel
+
+        class FooForCausalLM(PreTrainedModel):
+            def forward(self, input_ids, cache=None, use_cache=True):
+                if {condition}:
+                    cache = {value}
+                return cache[0]
+        """
+
+    def test_rebound_under_a_condition(self) -> None:
+        assert found(self.FORWARD.format(condition="use_cache", value="tuple(self.tensor(i) for i in range(9))")) == set()
+
+    def test_a_list_of_nones_is_a_start(self) -> None:
+        assert codes(self.FORWARD.format(condition="cache is None", value="[None] * 9")) == {"KV204"}

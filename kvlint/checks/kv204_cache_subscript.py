@@ -10,7 +10,7 @@ from kvlint.analysis.facts import Facts, SubscriptUse
 from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, CacheObject
 from kvlint.checks.base import Check
 from kvlint.checks.words import KNOWN_CACHE
-from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
+from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, may_be_rebuilt, members_of, own_formats
 from kvlint.findings import Applicability, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
@@ -33,6 +33,8 @@ class CacheSubscript(Check):
                 if (id(use.place.function), use.path) in own:
                     continue
             if cache is None or (cache.local_class is not None and cache.local_class.defines("__getitem__")):
+                continue
+            if may_be_rebuilt(use.value):
                 continue
             if use.action != "load" or use.place.caught & {"TypeError", "Exception"}:
                 continue

@@ -189,16 +189,14 @@ def taken_as_tensor(parent: ast.AST | None) -> bool:
 def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
     """(function, path) pairs of names that the code indexes in ways that no transformers cache ever allowed.
 
-    ``x[i] = t``, ``x[0].shape`` (a layer is a pair, no tensor), ``x[i][j]`` with a variable or with 2 and more.
+    ``x[i] = t``, ``x[0].shape`` (a layer is a pair, no tensor), ``x[i][j]`` with a variable or with 2 and more; and
+    what is turned into a cache by ``from_legacy_cache(x)``.
     """
     found: set[tuple[int, str]] = set()
     for use in facts.subscripts:
-        key = (id(use.place.function), use.path)
-        if not use.path:
-            continue
         if any(isinstance(atom, CacheObject) for atom in use.value):
-            if use.action != "load" or taken_as_tensor(use.parent):
-                found.add(key)
+            if use.path and (use.action != "load" or taken_as_tensor(use.parent)):
+                found.add((id(use.place.function), use.path))
         elif any(isinstance(atom, LayerPair) for atom in use.value):
             part = use.node.slice
             usual = isinstance(part, (ast.UnaryOp, ast.Slice)) or (isinstance(part, ast.Constant) and part.value in (0, 1))
@@ -207,4 +205,22 @@ def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
                 path = path_of(outer.value)
                 if path:
                     found.add((id(use.place.function), path))
+    for call in facts.calls:
+        func = call.node.func
+        if isinstance(func, ast.Attribute) and func.attr == "from_legacy_cache" and call.node.args:
+            path = path_of(call.node.args[0])
+            if path:
+                found.add((id(call.place.function), path))
     return frozenset(found)
+
+
+def may_be_rebuilt(value: Value) -> bool:
+    """True where the code itself may have put a collection of its own in the cache's place; one of Nones is a start."""
+    for atom in value:
+        if isinstance(atom, LegacyCache):
+            return True
+        if isinstance(atom, (Items, Sequence)):
+            items = atom.items if isinstance(atom, Items) else (atom.item,)
+            if any(not isinstance(part, NoneValue) for item in items for part in item):
+                return True
+    return False
