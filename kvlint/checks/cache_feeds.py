@@ -95,7 +95,7 @@ def feed_of(facts: Facts, use: CallUse) -> Feed | None:
     keyword = cache = mask = None
     ids: list[ast.expr] = [use.node.args[0]] if use.node.args and not isinstance(use.node.args[0], ast.Starred) else []
     spread: list[ast.expr] = []
-    for item, (name, value) in zip(use.node.keywords, use.keywords, strict=True):
+    for item, (_, value) in zip(use.node.keywords, use.keywords, strict=True):
         if item.arg is None:
             spread.append(item.value)
         elif item.arg in CACHE_WORDS and not is_none(value):
@@ -415,9 +415,9 @@ def cache_sources(scope: Scope, feed: Feed) -> list[Binding]:
 
 
 def is_output_cache(node: ast.expr | None) -> str:
-    """The path of ``out`` for ``out.cache``, ``out.past_key_values`` and ``out["cache"]``."""
+    """The path of ``out`` for ``out.cache``, ``out.past_key_values`` and ``out["cache"]``; "()" for that of a call."""
     if isinstance(node, ast.Attribute) and node.attr in CACHE_WORDS:
-        return path_of(node.value)
+        return "()" if isinstance(node.value, ast.Call) else path_of(node.value)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in CACHE_WORDS:
         return path_of(node.value)
     return ""

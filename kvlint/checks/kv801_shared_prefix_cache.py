@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
-from kvlint.checks.bindings import COMPREHENSIONS, LOOPS, Binding, Scope, position, prefixes, tree_of
+from kvlint.checks.bindings import COMPREHENSIONS, LOOPS, Binding, Scope, paths_read, position, prefixes, tree_of
 from kvlint.checks.cache_feeds import (
     Dependence,
     Feed,
@@ -33,6 +33,10 @@ ALTERNATIVES = re.compile(
     r"completions?|hypothes[ei]s|branch(?:es)?|variants?|tails?|alternatives?|proposals?|conditions?|labels?|verbalizers?)(?:_|$)"
 )
 """What people call texts that each follow the same prefix."""
+
+
+PLACES = ("attention_mask", "position_ids", "cache_position")
+"""Arguments that say where in the sequence the tokens stand."""
 
 
 class SharedPrefixCache(Check):
@@ -213,13 +217,46 @@ def shared_in_loop(facts: Facts, scope: Scope, feed: Feed) -> ast.AST | None:
     if leaves_at_once(scope, feed, loop):
         return None
     found = dependence(facts, scope, loop, feed.inputs)
-    if found.carried or any(reads_length(item) for item in found.nodes) or mask_follows_past(scope, feed):
+    placed = dependence(facts, scope, loop, tuple(item.value for item in feed.node.keywords if item.arg in PLACES))
+    if found.carried or placed.carried or any(reads_length(item) for item in (*found.nodes, *placed.nodes)):
         return None
-    if goes_through_pieces(loop):
+    if (
+        feed.role == "model"
+        and not isinstance(loop, ast.While)
+        and found.varies
+        and starts_at_prefix(scope, loop, placed)
+    ):
+        return loop
+    if found.varies and goes_through_pieces(loop):
         return None
     if feed.role == "generate":
         return None if is_conversation(loop, found) else loop
     return loop if alternatives(facts, scope, feed, loop, found) else None
+
+
+def starts_at_prefix(scope: Scope, loop: ast.AST, placed: Dependence) -> bool:
+    """True where positions or mask say that every round starts at the same place, behind what was there before the loop."""
+    for item in placed.nodes:
+        for node in ast.walk(item):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = last_part(path_of(node.func))
+            if name == "arange" and len(node.args) > 1 and is_fixed(scope, loop, node.args[0]):
+                return True
+            if name in ("cat", "concat") and isinstance(node.args[0], (ast.List, ast.Tuple)) and node.args[0].elts:
+                if is_fixed(scope, loop, node.args[0].elts[0]):
+                    return True
+            if name in ("ones", "new_ones"):
+                parts = [part for argument in node.args for part in ast.walk(argument) if isinstance(part, ast.BinOp)]
+                if any(isinstance(part.op, ast.Add) and is_fixed(scope, loop, part.left) for part in parts):
+                    return True
+    return False
+
+
+def is_fixed(scope: Scope, loop: ast.AST, node: ast.expr) -> bool:
+    """True for something that is read from outside of *loop* and is the same in each round."""
+    paths = [path for path, _ in paths_read(node)]
+    return bool(paths) and not any(scope.bound_in(path, loop) or scope.changed_in(path, loop) for path in paths)
 
 
 def alternatives(facts: Facts, scope: Scope, feed: Feed, loop: ast.AST, found: Dependence) -> bool:
@@ -285,7 +322,7 @@ def other_prompt(facts: Facts, scope: Scope, earlier: Feed, later: Feed) -> bool
     if mask_follows_past(scope, later):
         return False
     expressions, paths = slice_of(scope, later.inputs)
-    before, before_paths = slice_of(scope, earlier.inputs)
+    before, _ = slice_of(scope, earlier.inputs)
     if any(node is earlier.node for node in calls_in(expressions)):
         return False
     if any(scope.changed_in(prefix, scope.node) for path in paths for prefix in prefixes(path)):

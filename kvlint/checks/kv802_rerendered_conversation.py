@@ -210,9 +210,8 @@ def edited(facts: Facts, scope: Scope, feed: Feed, messages: str, region: ast.AS
             return "only the last messages are kept"
         for call in changes(other, messages, part, ("pop", "insert", "remove")):
             first = call.args[0] if call.args else None
-            if call.func.attr == "remove" or (
-                isinstance(first, ast.Constant) and isinstance(first.value, int) and first.value >= 0
-            ):  # type: ignore[attr-defined]
+            by_value = isinstance(call.func, ast.Attribute) and call.func.attr == "remove"
+            if by_value or (isinstance(first, ast.Constant) and isinstance(first.value, int) and first.value >= 0):
                 return f"earlier messages are changed (`{facts.source(call)}`)"
         for node in other.nodes:
             if (

@@ -268,6 +268,9 @@ def was_filled(facts: Facts, scope: Scope, feed: Feed) -> bool:
     sources = cache_sources(scope, feed)
     if is_output_cache(feed.cache):
         return bool(sources) and all(is_prefill(facts, scope, item.value) for item in sources)
+    if len(sources) == 1 and is_output_cache(sources[0].value) == "()":
+        assert isinstance(sources[0].value, (ast.Attribute, ast.Subscript))
+        return is_prefill(facts, scope, sources[0].value.value)
     if len(sources) == 1 and is_output_cache(sources[0].value):
         found = scope.definitions(is_output_cache(sources[0].value), sources[0].node)
         return bool(found) and all(is_prefill(facts, scope, item.value) for item in found)

@@ -14,14 +14,15 @@ from kvlint.checks.bindings import Scope, position
 from kvlint.checks.cache_feeds import (
     Feed,
     cached_feeds,
+    calls_in,
     copied,
     feeds_of,
     is_output_cache,
+    is_tokenizer_call,
     last_part,
     scope_of,
     single_value,
     slice_of,
-    tokenized,
 )
 from kvlint.findings import Category, Finding
 
@@ -221,9 +222,8 @@ def calls_on(scope: Scope, path: str, method: str) -> list[ast.Call]:
 def several_rows(scope: Scope, node: ast.expr) -> bool:
     """True for ids that a tokenizer made from several texts."""
     expressions, _ = slice_of(scope, (node,))
-    for item in expressions:
-        call = tokenized(scope, item)
-        if call is not None and call.args:
+    for call in calls_in(expressions):
+        if is_tokenizer_call(call) and call.args:
             first = call.args[0]
             if isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) > 1:
                 return True

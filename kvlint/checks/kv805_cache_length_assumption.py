@@ -129,10 +129,21 @@ def later_use(facts: Facts, scope: Scope, feed: Feed, names: Names) -> tuple[int
             ends += [
                 position(item.node)
                 for item in scope.bindings.get(prefix, ())
-                if position(item.node) > position(feed.node) and item.value is not feed.node
+                if position(item.node) > position(feed.node)
+                and item.value is not feed.node
+                and not reads_result(item.value, names)
             ]
     first = min(ends) if ends else None
     return None if first is None else (first[0], first[1] + 1)
+
+
+def reads_result(value: ast.expr | None, names: Names) -> bool:
+    """True for ``out.past_key_values`` and ``out.sequences``: another name for the same."""
+    return (
+        value is not None
+        and bool(names.result)
+        and (is_output_cache(value) == names.result or path_of(value) in names.returned)
+    )
 
 
 def resolved(scope: Scope, node: ast.expr) -> ast.expr:

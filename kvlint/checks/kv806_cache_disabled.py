@@ -16,7 +16,7 @@ from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 
 REASON = re.compile(
     r"gradient_checkpointing|\.backward\(|\bTrainer\b|TrainingArguments|use_cache ?[=:] ?True|\"use_cache\": ?True|no_cache|uncached|"
-    r"without_(?:kv_)?cache|output_(?:attentions|hidden_states) ?= ?True|baseline|reference|compare|benchmark|deepspeed|\.train\(\)|\bloss\b"
+    r"without_(?:kv_)?cache|output_(?:attentions|hidden_states) ?= ?True|baseline|reference|compare|benchmark|\.train\(\)|\bloss\b"
 )
 """Words beside which generation without a cache has a reason: training, a comparison, all attentions of all steps."""
 NO_CACHE = re.compile(r"(?i)no_?cache|uncached|reference|golden|baseline|train|bench|compare|^test_|expected")
