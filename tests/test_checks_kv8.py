@@ -107,6 +107,19 @@ def snippets(*texts: str) -> pytest.MarkDecorator:
             print(model(ids, position_ids=positions, cache=cache).logits)  # KV801
     """,
     """
+    def complete(model, ids, cache, n):
+        for _ in range(n):
+            ids = model(ids, cache=cache).logits[:, -1:].argmax(-1)
+        return ids
+
+    def ask(model, tok, head, prompts):
+        base = DynamicCache(config=model.config)
+        model(head, cache=base)
+        for prompt in prompts:
+            ids = tok(prompt, return_tensors="pt").input_ids
+            print(complete(model, ids, base, 9))  # KV801
+    """,
+    """
     from copy import copy as clone
     def tree(model, root, candidates):
         for ids in candidates:
@@ -151,6 +164,33 @@ def test_one_cache_for_several_prompts(text: str) -> None:
         for ids in batches:
             cache.reset()
             model.generate(ids, cache=cache)
+    """,
+    """
+    def complete(model, ids, cache, n):
+        cache = copy.deepcopy(cache)
+        for _ in range(n):
+            ids = model(ids, cache=cache).logits[:, -1:].argmax(-1)
+        return ids
+
+    def ask(model, tok, head, prompts):
+        base = DynamicCache(config=model.config)
+        model(head, cache=base)
+        for prompt in prompts:
+            print(complete(model, tok(prompt, return_tensors="pt").input_ids, base, 9))
+    """,
+    """
+    def complete(model, ids, cache, n):
+        return model.generate(ids, cache=cache, max_new_tokens=n)
+
+    def grow(model, ids, cache):
+        for _ in range(4):
+            ids = complete(model, ids, cache, 9)
+    """,
+    """
+    def tuples(model, head, tails):
+        past = tuple((torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4)) for _ in range(2))
+        for tail in tails:
+            print(model(tail, past_key_values=past).logits)
     """,
     """
     def prefill(model, ids, cache):

@@ -10,8 +10,18 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.names import MODEL_NAMES
 from kvlint.analysis.recorder import path_of
-from kvlint.analysis.values import LocalClass, LocalFunction, Symbol, of_type
-from kvlint.checks.bindings import COMPREHENSIONS, Binding, Scope, paths_read, position, prefixes, tree_of
+from kvlint.analysis.values import (
+    Items,
+    LayerPair,
+    LegacyCache,
+    LocalClass,
+    LocalFunction,
+    Mapping,
+    Sequence,
+    Symbol,
+    of_type,
+)
+from kvlint.checks.bindings import COMPREHENSIONS, FUNCTIONS, Binding, Scope, paths_read, position, prefixes, tree_of
 from kvlint.checks.call_targets import is_none, own_cache_models, target_of
 
 CACHE_WORDS = ("cache", "past_key_values")
@@ -20,6 +30,8 @@ IDS_WORDS = ("input_ids", "inputs", "inputs_embeds", "decoder_input_ids")
 SPEAKS_OF_MODELS = re.compile(
     r"get_seq_length|transformers|input_ids|\.logits|batch_repeat_interleave|DynamicCache|StaticCache|max_new_tokens"
 )
+PLAIN = (LegacyCache, Items, Sequence, Mapping, LayerPair)
+"""Tuples and lists of tensors: nothing is written into them."""
 TOKENIZER = re.compile(r"(?i)(?:^|_)(?:tok|tokeni[sz]er?|tknzr|processor|proc|enc(?:ode)?|text_processor)$")
 READERS = frozenset(
     {
@@ -86,6 +98,46 @@ def cached_feeds(facts: Facts) -> list[Feed]:
     return [feed for feed in feeds_of(facts) if feed.cache is not None]
 
 
+def helper_feeds(facts: Facts) -> tuple[Feed, ...]:
+    """Calls of functions of the file that generate with the cache they are given; the other arguments count as ids."""
+    known = facts.memo.get("helper feeds")
+    if not isinstance(known, tuple):
+        found = [feed for use in facts.calls for feed in helper_feed(facts, use)]
+        known = facts.memo["helper feeds"] = tuple(sorted(found, key=lambda feed: position(feed.node)))
+    return known
+
+
+def helper_feed(facts: Facts, use: CallUse) -> Iterator[Feed]:
+    functions = [atom for atom in use.callee if isinstance(atom, LocalFunction)]
+    if len(functions) != 1 or len(use.callee) != 1 or any(isinstance(item, ast.Starred) for item in use.node.args):
+        return
+    info = functions[0].info
+    own = [item.info.node for item in facts.functions]
+    if not any(info.node is node for node in own) or any(item.arg is None for item in use.node.keywords):
+        return
+    spec = info.node.args
+    names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)][info.first_positional() if functions[0].bound else 0 :]
+    given: list[tuple[str, ast.expr, ast.keyword | None]] = [
+        (name, node, None) for name, node in zip(names, use.node.args, strict=False)
+    ]
+    given += [(str(item.arg), item.value, item) for item in use.node.keywords]
+    for name, node, keyword in given:
+        if path_of(node) and generates_with(facts, info.node, name):
+            others = tuple(other for key, other, _ in given if key != name)
+            yield Feed(use, "helper", keyword, node, others, None, ())
+
+
+def generates_with(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    """True where a function leaves a prompt and an answer in the cache that its parameter *name* holds."""
+    scope = tree_of(facts).scope(function)
+    if len(scope.bindings.get(name, ())) != 1:
+        return False
+    feeds = [feed for feed in feeds_of(facts) if feed.path == name and scope_of(facts, feed) is scope]
+    if not any(feed.role == "generate" or scope.loops(feed.node) for feed in feeds):
+        return False
+    return not handled(facts, scope, name, function)
+
+
 def feed_of(facts: Facts, use: CallUse) -> Feed | None:
     if facts.in_transformers and facts.foreign_engine:
         return None
@@ -98,7 +150,7 @@ def feed_of(facts: Facts, use: CallUse) -> Feed | None:
     for item, (_, value) in zip(use.node.keywords, use.keywords, strict=True):
         if item.arg is None:
             spread.append(item.value)
-        elif item.arg in CACHE_WORDS and not is_none(value):
+        elif item.arg in CACHE_WORDS and not is_none(value) and not any(isinstance(atom, PLAIN) for atom in value):
             keyword, cache = item, item.value
         elif item.arg in IDS_WORDS:
             ids.append(item.value)
@@ -166,6 +218,8 @@ def stays(facts: Facts, scope: Scope, path: str, region: ast.AST) -> bool:
 def handled(facts: Facts, scope: Scope, path: str, region: ast.AST) -> bool:
     """True where something in *region* may take tokens out of the cache, or hand it to code that may."""
     fed = {id(feed.node) for feed in feeds_of(facts)}
+    if scope.node is not region or not isinstance(region, FUNCTIONS):
+        fed |= {id(feed.node) for feed in helper_feeds(facts)}
     tree = scope.tree
     for node in scope.nodes:
         if isinstance(node, ast.Call):

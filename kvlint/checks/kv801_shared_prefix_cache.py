@@ -18,6 +18,7 @@ from kvlint.checks.cache_feeds import (
     copied,
     dependence,
     handled,
+    helper_feeds,
     is_tokenizer_call,
     last_part,
     leaves_at_once,
@@ -54,7 +55,7 @@ class SharedPrefixCache(Check):
                     told.add(id(shallow))
                     yield self._shallow(facts, feed, shallow)
         first: set[tuple[int, str]] = set()
-        for feed in feeds:
+        for feed in (*feeds, *helper_feeds(facts)):
             scope = scope_of(facts, feed)
             loop = shared_in_loop(facts, scope, feed)
             if loop is not None and (id(loop), feed.path) not in first:
@@ -66,16 +67,17 @@ class SharedPrefixCache(Check):
                 yield self._shared(facts, feed, "each call")
 
     def _shared(self, facts: Facts, feed: Feed, who: str) -> Finding:
-        assert feed.keyword is not None and feed.cache is not None
+        assert feed.cache is not None
         name = facts.source(feed.cache)
+        argument = f"{feed.keyword.arg}=" if feed.keyword is not None else ""
         rounds = "every round of the loop" if who == "the loop" else "every call"
         return self.finding(
             facts,
-            feed.keyword,
+            feed.keyword or feed.cache,
             feed.place,
             f"{rounds} writes into `{name}`: from the second prompt on, it holds the tokens of the prompts before",
             releases=feed.place.releases,
-            help=f"give each prompt a copy: `{feed.keyword.arg}=copy.deepcopy({name})`",
+            help=f"give each prompt a copy: `{argument}copy.deepcopy({name})`",
             fix=deepcopy_fix(facts, feed),
         )
 
@@ -229,7 +231,7 @@ def shared_in_loop(facts: Facts, scope: Scope, feed: Feed) -> ast.AST | None:
         return loop
     if found.varies and goes_through_pieces(loop):
         return None
-    if feed.role == "generate":
+    if feed.role != "model":
         return None if is_conversation(loop, found) else loop
     return loop if alternatives(facts, scope, feed, loop, found) else None
 
