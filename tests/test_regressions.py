@@ -229,3 +229,27 @@ class TestOwnFormats:
 
     def test_a_list_of_nones_is_a_start(self) -> None:
         assert codes(self.FORWARD.format(condition="cache is None", value="[None] * 9")) == {"KV204"}
+
+
+class TestPartsOfOwnLayers:
+    """A layer of the project calls its attention by its own keyword, and unpacks what its own attention returns."""
+
+    ATTENTION = """
+        from transformers.models.bart.modeling_bart import BartAttention, BartDecoderLayer
+
+        class OwnAttention(BartAttention):
+            def forward(self, hidden_states, past_key_value=None):
+                return hidden_states, None, past_key_value
+        """
+    LAYER = """
+        class OwnLayer(BartDecoderLayer):
+            def forward(self, hidden_states, past_key_value=None):
+                states, weights, past = self.self_attn(hidden_states, past_key_value=past_key_value)
+                return states, past
+        """
+
+    def test_attention_alone(self) -> None:
+        assert found(self.ATTENTION) == {(4, "KV305"), (5, "KV309")}
+
+    def test_attention_of_an_own_layer(self) -> None:
+        assert found(self.ATTENTION + self.LAYER) == {(8, "KV305")}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.library import is_layer_class
 from kvlint.analysis.values import Certainty, cache_of
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -30,6 +32,8 @@ class SingularCacheKeyword(Check):
                 target = target_of(facts, use)
                 if target is None or target.role not in ("model", "layer", "attention", "generate"):
                     continue
+                if target.role in ("layer", "attention") and takes_own_part(facts, use, item.name):
+                    continue
                 if item.name == "cache" and cache_of(item.value, Certainty.CONTEXT) is None:
                     continue
                 life = wrong_releases(facts, target.role, item.name)
@@ -50,6 +54,21 @@ class SingularCacheKeyword(Check):
                         category=Category.BREAKS if raises else Category.SILENT,
                         fix=rename(facts, use, item, target),
                     )
+
+
+def takes_own_part(facts: Facts, use: CallUse, keyword: str) -> bool:
+    """True where the layer or attention that ``self`` holds may be one of the file's own, whose forward has the keyword."""
+    func = use.node.func
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call):  # super().forward
+        return False
+    return any(
+        other.info.name == "forward"
+        and other.info.owner is not None
+        and other.info.owner is not use.place.owner
+        and other.info.parameter(keyword) is not None
+        and any(is_layer_class(base) for base in other.info.owner.foreign_bases())
+        for other in facts.functions
+    )
 
 
 def wrong_releases(facts: Facts, role: str, keyword: str) -> ReleaseSet:

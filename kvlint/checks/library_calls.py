@@ -54,7 +54,7 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
     if facts.foreign_engine or facts.tree is None:
         return []
     found: dict[int, LibraryCalled] = {}
-    for item in (*_methods(facts), *_patches(facts)):
+    for item in _outermost([*_methods(facts), *_patches(facts)], _hidden_patches(facts)):
         key = item.patched.node if item.elsewhere and item.patched is not None else item.info.node
         found.setdefault(id(key), item)
     return sorted(found.values(), key=lambda item: item.place.statement.lineno)
@@ -170,9 +170,6 @@ def _calls_part(function: ast.AST, name: str) -> bool:
 
 def _patches(facts: Facts) -> Iterator[LibraryCalled]:
     places = {id(use.info.node): use.place for use in facts.functions}
-    callers: dict[str, list[FunctionInfo]] = {"model": [], "layer": []}
-    hidden = _hidden_patches(facts)
-    found: list[LibraryCalled] = []
     for use in facts.attributes:
         if use.action != "store":
             continue
@@ -181,17 +178,19 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
                 item = _patched(facts, use, atom.info, places.get(id(atom.info.node), use.place))
                 if item is not None:
                     here = id(atom.info.node) in places
-                    found.append(item if here else replace(item, elsewhere=True))
-                    if item.role in callers:
-                        callers[item.role].append(atom.info)
+                    yield item if here else replace(item, elsewhere=True)
         else:
-            found += _replaced_class(facts, use)
-    for item in found:
-        if item.role == "layer" and ("model" in hidden or any(_mentions(info.node, LAYER_LISTS) for info in callers["model"])):
+            yield from _replaced_class(facts, use)
+
+
+def _outermost(items: list[LibraryCalled], hidden: set[str]) -> Iterator[LibraryCalled]:
+    """Leaves out the parts that other items call themselves: layers by a model, attention by a layer of the project."""
+    layers = "model" in hidden or any(item.role == "model" and _mentions(item.info.node, LAYER_LISTS) for item in items)
+    attention = [item.info for item in items if item.role == "layer" and _calls_attention(item.info.node)]
+    for item in items:
+        if item.role == "layer" and layers:
             continue
-        if item.role == "attention" and (
-            hidden or any(_calls_attention(info.node) for info in callers["layer"] if info is not item.info)
-        ):
+        if item.role == "attention" and (hidden or any(info is not item.info for info in attention)):
             continue
         yield item
 
