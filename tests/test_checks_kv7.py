@@ -206,6 +206,18 @@ GOOD = {
         q_bytes = spec["heads"] * spec["head_dim"] * 2
         kv_bytes = 2 * spec["layers"] * spec["kv_heads"] * spec["head_dim"] * 2
         """,
+    "a field that is read where it is set": """
+        class ArchConfig:
+            hidden_size: int
+            num_attention_heads: int
+            head_dim: int
+
+        def head_dim(arch: ArchConfig):
+            return arch.head_dim or arch.hidden_size // arch.num_attention_heads
+
+        def plain(arch: ArchConfig):
+            return arch.hidden_size // arch.num_attention_heads
+        """,
     "a comment": """
         # kv cache: 2 * 80 layers * 64 heads * 128 * 2 bytes for Llama-3.1-70B
         x = 1

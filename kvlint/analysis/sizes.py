@@ -619,12 +619,18 @@ class SizeReader:
                 for arg in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
                     if arg.annotation is not None and text_of(arg.annotation) in classes:
                         owned.add(arg.arg)
+            owned = {name for name in owned if not self.reads_head_dim(name)}
             for statement in ast.walk(function):
                 if (
                     isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))
                     and statement.value is not None
                 ):
                     self.derived_in(statement, owned)
+
+    def reads_head_dim(self, name: str) -> bool:
+        """True where the file reads the field of that object in another place: it knows when to derive it."""
+        found = rf"\b{re.escape(name)}(?:\.head_dim\b|\[.head_dim.\]|\.get\(.head_dim)|getattr\({re.escape(name)}, .head_dim"
+        return bool(re.search(found, "\n".join(self.lines)))
 
     def derived_in(self, statement: ast.Assign | ast.AnnAssign | ast.Return | ast.Expr, owned: set[str]) -> None:
         if statement.value is None or re.search(r"[\"'.]head_dim", ast.unparse(statement.value)):
