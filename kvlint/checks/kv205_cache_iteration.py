@@ -66,6 +66,8 @@ class CacheIteration(Check):
         triples = releases_of(facts.timeline, "iteration-triples")
         if count not in (2, 4) or any(isinstance(item, ast.Starred) for item in target.elts):
             return
+        if count == 4 and cache.cls != ENCODER_DECODER_CACHE and cache.source not in CONTRACT_SOURCES:
+            return
         wrong = use.place.releases & cache.when & triples
         if not wrong:
             return
