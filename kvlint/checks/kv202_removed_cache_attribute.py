@@ -82,6 +82,8 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     use, node = missing.use, missing.use.node
     if not isinstance(node, ast.Attribute) or use.action != "load" or use.place.releases - missing.cache.when:
         return None
+    if missing.cache.source == "self" and use.name in LISTS:
+        return None  # a subclass that fills the lists itself is not mended one by one
     in_force = use.place.releases
     if missing.cache.cls == ENCODER_DECODER_CACHE and use.name in LISTS:
         return None  # which half is meant is not to be seen
