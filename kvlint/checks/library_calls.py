@@ -29,6 +29,7 @@ CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params"
 
 GENERATIVE_NAMES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForQuestionGeneration", "ForSpeechSeq2Seq")
 OTHER_FRAMEWORKS = ("TF", "Flax")
+CLASS_ENDINGS = ("Attention", "Layer", "Block", "Model", "ForCausalLM")
 ENCODERS = re.compile(r"[Bb]ert(?!a)|[Rr]oberta|Electra|Xmod|Data2VecText|^Ernie(?!4)")
 
 
@@ -242,6 +243,8 @@ def _patched(facts: Facts, use: AttributeUse, info: FunctionInfo, place: Place) 
             role, names, encoder = _class_role(facts, atom.info)
             return LibraryCalled(info, place, role, names, shown, encoder, patched=use) if role else None
     if all(isinstance(atom, (Unknown, ModelLayers)) for atom in use.value):
+        if picks_other_classes(facts, use.node):
+            return None
         role = role_by_parameters(info)
         if role:
             return LibraryCalled(info, place, role, kind_names(facts, role), shown, patched=use)
@@ -262,6 +265,22 @@ def _replaced_class(facts: Facts, use: AttributeUse) -> Iterator[LibraryCalled]:
             if forward is not None:
                 shown = f"{atom.info.name}.forward"
                 yield LibraryCalled(forward, place or use.place, kind, names, shown, elsewhere=place is None, patched=use)
+
+
+def picks_other_classes(facts: Facts, node: ast.AST) -> bool:
+    """True where the module is picked by names of classes of which transformers has none: code from the hub calls it."""
+    assert facts.tree is not None
+    names: set[str] = set()
+    for test in ast.walk(facts.tree):
+        if isinstance(test, ast.If) and any(other is node for item in test.body for other in ast.walk(item)):
+            names |= {item.value for item in ast.walk(test.test) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+    names = {name for name in names if name.isidentifier() and name.endswith(CLASS_ENDINGS)}
+    if not names:
+        return False
+    known = facts.memo.get("class names")
+    if not isinstance(known, frozenset):
+        known = facts.memo["class names"] = frozenset(symbol.rpartition(".")[2] for symbol in facts.timeline.symbols())
+    return not names & known
 
 
 def role_by_parameters(info: FunctionInfo) -> str:
