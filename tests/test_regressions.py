@@ -253,3 +253,45 @@ class TestPartsOfOwnLayers:
 
     def test_attention_of_an_own_layer(self) -> None:
         assert found(self.ATTENTION + self.LAYER) == {(8, "KV305")}
+
+
+class TestModulesPickedByTheNameOfTheirClass:
+    CODE = """
+        import types
+        import transformers
+
+        def attention_forward(self, hidden_states, attention_mask=None, past_key_value=None, **kwargs):
+            return hidden_states, past_key_value
+
+        def dispatch(model):
+            for module in model.modules():
+                if type(module).__name__ == "{name}":
+                    module.forward = types.MethodType(attention_forward, module)
+        """
+
+    def test_class_of_transformers(self) -> None:
+        assert codes(self.CODE.format(name="LlamaAttention")) == {"KV305"}
+
+    def test_class_from_the_hub(self) -> None:
+        assert found(self.CODE.format(name="NobodysAttention")) == set()
+
+
+def test_four_names_for_a_layer_of_an_own_format() -> None:
+    code = """
+        import transformers
+
+        def crop(past_key_values, size):
+            return [[step, k[:, :size], v[:, :size], beam] for step, k, v, beam in past_key_values]
+        """
+    assert found(code) == set()
+
+
+def test_reorder_cache_of_a_subclass_is_called_by_its_mixin() -> None:
+    code = """
+        from transformers.generation import GenerationMixin
+
+        class OwnGenerationMixin(GenerationMixin):
+            def beam_search(self, past, beam_idx):
+                return self._reorder_cache(past, beam_idx)
+        """
+    assert found(code) == set()
