@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kvlint.config import Settings
 from kvlint.discovery import FoundFile
 from kvlint.fingerprint import digest
+from kvlint.screen import PYTHON
 from kvlint.selection import UNUSED_SUPPRESSION
 from kvlint.triggers import table
 
@@ -99,6 +100,12 @@ class Targets:
             self.known[key] = resolve(settings.target, the_timeline(), root, self.options.environment)
         return self.known[key]
 
+    def timeline_length(self) -> int:
+        """The number of releases that the timeline knows."""
+        from kvlint.lint import the_timeline
+
+        return len(the_timeline().releases)
+
 
 @cache
 def project_root(folder: str) -> str | None:
@@ -123,20 +130,20 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
     Raises UsageProblem for a target that means nothing.
     """
     results: list[Result] = []
-    candidates: list[Candidate] = []
+    found: list[Candidate] = []
     stores = Stores(options)
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
+    targets = Targets(options)
     for file in files:
-        outcome = screen(file, options, stdin, remember)
+        outcome = screen(file, options, targets, stdin, remember)
         if isinstance(outcome, Candidate):
-            candidates.append(outcome)
+            found.append(outcome)
         elif outcome is not None:
             results.append(outcome)
     notices: tuple[str, ...] = ()
-    targets = Targets(options)
-    if candidates:
+    if found:
         jobs, sizes, digests = [], [], []
-        for candidate in candidates:
+        for candidate in found:
             folder = os.path.dirname(candidate.file.path)
             jobs.append(make_job(candidate, options, targets.of(candidate.file.settings, folder).releases))
             sizes.append(candidate.size)
@@ -149,7 +156,7 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
 
 
 def screen(
-    file: FoundFile, options: Options, stdin: bytes | None, stores: Stores | None = None
+    file: FoundFile, options: Options, targets: Targets, stdin: bytes | None, stores: Stores | None = None
 ) -> Candidate | Result | None:
     """None for a file that can have no finding, a result for one that cannot be read.
 
@@ -171,12 +178,12 @@ def screen(
     content = ""
     store = stores.of(file.path) if stores is not None else None
     if store is None:
-        outcome = screen_bytes(data, codes, options.use_suppressions)
+        outcome = screen_bytes(data, file, codes, options, targets)
     else:
         content = digest(data)
-        rules = name_of_rules(codes, options.use_suppressions)
+        rules = name_of_rules(codes, file.path.endswith(PYTHON), file.settings.target, options)
         known = store.screened(content, rules)
-        outcome = screen_bytes(data, codes, options.use_suppressions) if known is None else known
+        outcome = screen_bytes(data, file, codes, options, targets) if known is None else known
         if known is None:
             store.keep_screen(content, rules, outcome)
     if not outcome:
@@ -185,20 +192,27 @@ def screen(
     return Candidate(file, codes, triggered, stdin, len(data), content or digest(data))
 
 
-def screen_bytes(data: bytes, codes: frozenset[str], use_suppressions: bool) -> str:
-    """The rules that could fire on these bytes, as words; ``-`` where only an ignore comment is to be looked at."""
+def screen_bytes(data: bytes, file: FoundFile, codes: frozenset[str], options: Options, targets: Targets) -> str:
+    """The rules that could fire on these bytes, as words; ``-`` where only an ignore comment is to be looked at.
+
+    The releases in force are looked up only for files that hold something of interest for some release.
+    """
     from kvlint.screen import candidates
 
-    triggered = candidates(data, codes)
+    triggered = candidates(data, codes, file.path)
+    if triggered:
+        releases = targets.of(file.settings, os.path.dirname(file.path)).releases
+        triggered = candidates(data, triggered, file.path, releases.bits, targets.timeline_length())
     if triggered:
         return " ".join(sorted(triggered))
-    return "-" if use_suppressions and may_hold_a_needless_comment(data, codes) else ""
+    return "-" if options.use_suppressions and may_hold_a_needless_comment(data, codes) else ""
 
 
 @cache
-def name_of_rules(codes: frozenset[str], use_suppressions: bool) -> str:
+def name_of_rules(codes: frozenset[str], python: bool, target: str, options: Options) -> str:
     """A short name for what a screen looks for."""
-    return digest(f"{' '.join(sorted(codes))} {use_suppressions}".encode())[:8]
+    words = f"{' '.join(sorted(codes))} {python} {target} {options.environment} {options.use_suppressions}"
+    return digest(words.encode("utf-8", "surrogateescape"))[:8]
 
 
 def may_hold_a_needless_comment(data: bytes, codes: frozenset[str]) -> bool:

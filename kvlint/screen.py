@@ -1,36 +1,65 @@
 """Which checks could possibly fire on a file, told from its bytes alone.
 
-A check names words of which one must occur for it to find anything. Files without any are never parsed, and while
-no file has any, no check is imported.
+A check says what a file must hold for it to find anything. Files that have it for no check are never parsed, and while
+no file has it, no check is imported.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+from kvlint.sieve import Sieve, Words
 from kvlint.triggers import table
 
+PYTHON = (".py", ".pyi", ".pyw")
 
-@lru_cache(maxsize=16)
-def codes_by_word(codes: frozenset[str]) -> tuple[tuple[bytes, frozenset[str]], ...]:
-    """Every trigger word with the codes that it wakes, the words that wake most first."""
-    woken: dict[str, set[str]] = {}
+
+@lru_cache(maxsize=64)
+def sieves(codes: frozenset[str], target: int, releases: int) -> tuple[tuple[str, Sieve], ...]:
+    """The sieves of these checks for a range of releases (bits; 0 for any) of a timeline with so many."""
+    found = []
     for trigger in table():
         if trigger.code in codes:
-            for word in trigger.words:
-                woken.setdefault(word, set()).add(trigger.code)
-    ordered = sorted(woken.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple((word.encode(), frozenset(found)) for word, found in ordered)
+            sieve = trigger.sieve
+            if sieve.ways:
+                dated = target and releases == trigger.timeline
+                sieve = sieve.on(target) if dated else Sieve(sieve.groups, sieve.pattern)
+            found.append((trigger.code, sieve))
+    return tuple(sorted(found, key=cost))
 
 
-def candidates(data: bytes, codes: frozenset[str]) -> frozenset[str]:
-    """The codes out of *codes* whose check could fire on these bytes.
+def cost(item: tuple[str, Sieve]) -> tuple[int, str]:
+    """Sieves that cost little come first: they spare the others of their kind."""
+    code, sieve = item
+    patterns = any(word.startswith("~") for _, words in sieve.ways for word in words)
+    return (2 * patterns + bool(sieve.pattern), code)
 
-    One search a word beats one pattern of all of them: a word is found by the C library's string search. Bytes in
-    UTF-16 or UTF-32 hold no word of ours as ASCII; Python refuses such files, and so does reading them.
+
+def candidates(
+    data: bytes, codes: frozenset[str], path: str = "x.py", target: int = 0, releases: int = 0
+) -> frozenset[str]:
+    """The codes out of *codes* whose check could fire on these bytes of the file at *path*.
+
+    Without a *target* only words that any release needs are looked for. With one (bits, and the number of releases of
+    its timeline) patterns are, too; where one check of a kind needs the file read anyway, those of the others of that
+    kind, which cost more than they save, are not. One search a word beats one pattern of all of them: a word is found
+    by the C library's string search. Bytes in UTF-16 or UTF-32 hold no word of ours as ASCII; Python refuses such
+    files, and so does reading them.
     """
-    found: frozenset[str] = frozenset()
-    for word, woken in codes_by_word(codes):
-        if not woken <= found and word in data:
-            found |= woken
-    return found
+    words = Words(data)
+    python = path.endswith(PYTHON)
+    found: set[str] = set()
+    read: set[str] = set()
+    for code, sieve in sieves(codes, target, releases):
+        if words.all_of(sieve.groups):
+            kind = kind_of(code)
+            if kind in read or not target or sieve.passes(words, python):
+                found.add(code)
+                if target:
+                    read.add(kind)
+    return frozenset(found)
+
+
+def kind_of(code: str) -> str:
+    """Checks of one kind share the costly part: layouts (5), copies of heads (6), sizes (7), and the values of names."""
+    return code[2] if code[2] in "567" else "1"

@@ -257,9 +257,10 @@ def test_what_the_screen_said_is_kept_for_the_content(monkeypatch: pytest.Monkey
     asked: list[bytes] = []
     original = screen.candidates
 
-    def note(data: bytes, codes: frozenset[str]) -> frozenset[str]:
-        asked.append(data)
-        return original(data, codes)
+    def note(data: bytes, codes: frozenset[str], path: str, *releases: int) -> frozenset[str]:
+        if not releases:
+            asked.append(data)
+        return original(data, codes, path, *releases)
 
     monkeypatch.setattr(screen, "candidates", note)
     write("a.py", STALE)
@@ -305,5 +306,5 @@ def test_the_generated_trigger_words_are_those_of_the_checks() -> None:
 
 
 def test_a_check_that_the_generated_words_lack_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triggers, "WORDS", {})
+    monkeypatch.setattr(triggers, "SIEVES", {})
     assert triggers.table.__wrapped__() == triggers.from_checks()

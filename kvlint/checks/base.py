@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kvlint.analysis.facts import Facts, Place
 from kvlint.findings import Category, Finding, Fix, Origin
 from kvlint.releases import NO_RELEASE, ReleaseSet
+from kvlint.sieve import Groups, Sieve
+
+if TYPE_CHECKING:
+    from kvlint.timeline import Timeline
 
 
 class Check:
@@ -19,6 +23,10 @@ class Check:
     name: str = ""
     triggers: ClassVar[tuple[str, ...]] = ()
     """Words of which one must be in the bytes of a file for the check to fire there."""
+    also: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """More groups of words; of each group one must be there as well."""
+    pattern: ClassVar[str] = ""
+    """A regular expression that a Python file must match, too."""
     default: ClassVar[bool] = True
     """False for a check that runs only when it is selected."""
     category: ClassVar[Category] = Category.BREAKS
@@ -30,6 +38,18 @@ class Check:
         code, _, name = module.partition("_")
         check.code, check.name = code.upper(), name.replace("_", "-")
         return check
+
+    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
+        """Ways to a finding, one of which must be open: groups of words as in *also*, and words of which one must be
+        there, each with the releases on which it can lead to a finding. No way at all: nothing more is asked for."""
+        return iter(())
+
+    def sieve(self, timeline: Timeline) -> Sieve:
+        """What a file must hold for the check to fire."""
+        ways = tuple(
+            (groups, {word: dated[word].bits for word in sorted(dated)}) for groups, dated in self.ways(timeline)
+        )
+        return Sieve((tuple(sorted(set(self.triggers))), *self.also), self.pattern, ways)
 
     def run(self, facts: Facts, fixes: bool) -> Iterator[Finding]:
         """The findings in a region; their fixes are dropped where nobody wants any."""

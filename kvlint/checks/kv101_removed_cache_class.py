@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import Facts
 from kvlint.checks.base import Check
+from kvlint.checks.missing_names import missing_names
 from kvlint.checks.symbols import SymbolReference, class_fix, references
 from kvlint.findings import Finding
+from kvlint.releases import ReleaseSet
+from kvlint.sieve import Groups
+from kvlint.timeline import Timeline
 
 
 class RemovedCacheClass(Check):
     """Reports imports and uses of cache classes that are gone (or not there yet)."""
 
     triggers = ("Cache",)
+
+    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
+        yield from missing_names(timeline, timeline.is_cache_class)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         every = [reference for reference in references(facts) if wanted(facts, reference)]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.values import Instance, Model, SuperObject
 from kvlint.behaviour import helper_hint
 from kvlint.checks.base import Check
+from kvlint.checks.missing_names import missing_names
 from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding
 from kvlint.releases import ReleaseSet
+from kvlint.sieve import Groups
+from kvlint.timeline import Timeline
 
 GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
 GENERATION = "transformers.generation"
@@ -45,6 +48,17 @@ class RemovedCacheHelper(Check):
         "_past",
         "past_key_values",
     )
+
+    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
+        yield from missing_names(
+            timeline, lambda name: is_area(name, name.rpartition(".")[2]) and not timeline.is_cache_class(name)
+        )
+        hooks = {}
+        for name in timeline.members(GENERATION_MIXIN):
+            lives = timeline.member(GENERATION_MIXIN, name)
+            if is_hook_name(name) and lives:
+                hooks[name] = timeline.all - lives
+        yield (), hooks
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for reference in references(facts):
@@ -176,11 +190,16 @@ def mask_method_life(facts: Facts, use: AttributeUse) -> ReleaseSet:
 
 def in_area(facts: Facts, reference: SymbolReference) -> bool:
     """True for names of the modules that hold the cache code, by their own or their exported name."""
-    names = (reference.qualified, facts.timeline.canonical(reference.qualified) or "")
     short = reference.qualified.rpartition(".")[2]
+    names = (reference.qualified, facts.timeline.canonical(reference.qualified) or "")
+    return any(is_area(name, short) for name in names)
+
+
+def is_area(name: str, short: str) -> bool:
+    """True for a name of one of the modules; *short* is the end of the name that the code uses."""
     return any(
-        name == area or (name.startswith(area + ".") and (area != GENERATION or GENERATION_NAMES.search(short)))
-        for name in names
+        name == area
+        or (name.startswith(area + ".") and (area != GENERATION or GENERATION_NAMES.search(short) is not None))
         for area in AREAS
     )
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, CacheObject, Symbol
 from kvlint.behaviour import broken_members, method_hint
 from kvlint.checks.base import Check
+from kvlint.checks.missing_names import missing_member_ways
 from kvlint.checks.receivers import ATTRIBUTE_ERRORS, MissingMember, describe, known_cache, missing_members
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.releases import ReleaseSet
 from kvlint.rewriting import attribute_edit, has_comment, is_plain, minimal, parenthesised, rewrite_call
+from kvlint.sieve import Groups
+from kvlint.timeline import Timeline
 
 if TYPE_CHECKING:
     import libcst
@@ -44,6 +48,9 @@ class RemovedCacheMethod(Check):
         "cache.",
         "has_previous_state",
     )
+
+    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
+        yield from missing_member_ways(timeline)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for missing in missing_members(facts, "method"):

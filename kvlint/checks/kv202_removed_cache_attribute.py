@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.missing_names import missing_member_ways
 from kvlint.checks.receivers import MissingMember, describe, missing_members, receiver
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.releases import ReleaseSet
 from kvlint.rewriting import attribute_edit, has_comment, minimal, parenthesised
+from kvlint.sieve import Groups
+from kvlint.timeline import Timeline
 
 LISTS = {"key_cache": "keys", "value_cache": "values"}
 COUNTERS = ("seen_tokens", "_seen_tokens")
@@ -33,6 +37,9 @@ class RemovedCacheAttribute(Check):
         "past",
         "cache.",
     )
+
+    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
+        yield from missing_member_ways(timeline)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for missing in missing_members(facts, "attribute"):

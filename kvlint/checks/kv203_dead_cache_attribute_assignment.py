@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts
 from kvlint.behaviour import fact, method_hint, releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.words import CACHE_WORDS
 from kvlint.checks.receivers import describe, receiver
 from kvlint.findings import Category, Finding
 
@@ -24,6 +25,7 @@ class DeadCacheAttributeAssignment(Check):
     """Reports assignments to attributes of a cache that have no effect."""
 
     triggers = tuple(FACTS)
+    also = (CACHE_WORDS,)
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

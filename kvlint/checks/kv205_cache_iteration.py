@@ -17,6 +17,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.words import KNOWN_CACHE
 from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
 from kvlint.findings import Applicability, Edit, Finding, Fix
 
@@ -29,6 +30,7 @@ class CacheIteration(Check):
     """Reports iterations that expect the pairs of old releases."""
 
     triggers = ("past", "cache", "Cache", "kv")
+    pattern = KNOWN_CACHE
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         own = own_formats(facts)

@@ -49,7 +49,8 @@ class Mistake:
 class CacheConstructor(Check):
     """Reports constructor calls that the class does not take, or takes in another sense."""
 
-    triggers = ("Cache(",)
+    triggers = ("Cache",)
+    pattern = r"Cache[\"']?\)?\s*\(|Cache\s+as\b|=\s*[\w.]*Cache\b(?!\s*[\w(])"
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:

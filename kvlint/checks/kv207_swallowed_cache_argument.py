@@ -28,7 +28,8 @@ EFFECTS = {
 class SwallowedCacheArgument(Check):
     """Reports keyword arguments of cache constructors that are accepted and ignored."""
 
-    triggers = ("Cache(",)
+    triggers = ("Cache",)
+    pattern = r"Cache[\"']?\)?\s*\(|Cache\s+as\b|=\s*[\w.]*Cache\b(?!\s*[\w(])"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

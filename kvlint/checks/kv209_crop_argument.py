@@ -10,6 +10,7 @@ from kvlint.analysis.facts import AttributeUse, CallUse, Facts
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, STATIC_CACHE, CacheObject, NegativeNumber, Value, literal
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.words import KNOWN_CACHE
 from kvlint.checks.receivers import describe, known_cache
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import ReleaseSet
@@ -50,6 +51,7 @@ class CropArgument(Check):
     """Reports ``crop`` calls whose argument means something else or raises."""
 
     triggers = ("crop",)
+    pattern = KNOWN_CACHE
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         calls = {id(use.node): use for use in facts.calls}

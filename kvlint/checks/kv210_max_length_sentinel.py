@@ -9,6 +9,7 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.values import STATIC_CACHE, CacheLength, Certainty, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.words import CACHE_WORDS
 from kvlint.checks.receivers import known_cache, members_of
 from kvlint.findings import Category, Finding
 
@@ -19,6 +20,7 @@ class MaxLengthSentinel(Check):
     """Reports lengths whose "no limit" the code looks for as None."""
 
     triggers = tuple(FACTS)
+    also = (CACHE_WORDS,)
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -33,6 +33,11 @@ class CacheAsDecodeFlag(Check):
     """Reports tests for a cache that decide whether the prompt has been processed."""
 
     triggers = ("prepare_inputs_for_generation", "def forward")
+    also = (("cache", "past_key_value"),)
+    pattern = (
+        r"(?:ids|inputs_embeds)[^\n]*\[\s*:\s*:?\s*,\s*-\s*1|def\s+prepare_inputs_for_generation[\s\S]*inputs_embeds|"
+        r"(?:pixel_values|image|video|audio|input_features|inputs_embeds|visual|speech)(?:\[[^\]\n]*\]|[^\n=:\[])*=\s*None"
+    )
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

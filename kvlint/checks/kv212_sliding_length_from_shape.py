@@ -19,6 +19,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.words import CACHE_WORDS
 from kvlint.checks.kv204_cache_subscript import LENGTH_AXES, axis_of
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.rewriting import has_comment, is_plain, minimal
@@ -30,6 +31,8 @@ class SlidingLengthFromShape(Check):
     """Reports lengths that are read from the shape of stored keys or values."""
 
     triggers = (".keys", ".values")
+    also = (("layers",), CACHE_WORDS, ("shape", "size"))
+    pattern = r"\.\s*(?:keys|values)\b(?!\s*\()"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.values import (
@@ -19,10 +19,14 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.missing_names import symbols_in
+from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import drop_keywords, keyword_edit
+from kvlint.sieve import Groups
 from kvlint.timeline import Signature
+from kvlint.timeline import Timeline
 
 CHECKED_METHODS = frozenset({"update", "get_seq_length", "get_mask_sizes", "reorder_cache", "batch_repeat_interleave"})
 MASK_MODULES = ("transformers.masking_utils.", "transformers.modeling_attn_mask_utils.")
@@ -32,6 +36,10 @@ class CacheUpdateArguments(Check):
     """Reports arguments that these functions refuse, or take and ignore."""
 
     triggers = ("update(", "get_mask_sizes", "_mask(", "get_seq_length(", "reorder_cache(", "_attention_mask")
+
+    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
+        yield (tuple(f"{name}(" for name in sorted(CHECKED_METHODS)), CACHE_WORDS), {}
+        yield (), {name.rpartition(".")[2]: timeline.all for name in symbols_in(timeline, MASK_MODULES)}
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:

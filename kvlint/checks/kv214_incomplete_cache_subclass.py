@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import CallUse, ClassUse, Facts, FunctionUse
 from kvlint.analysis.scopes import ClassInfo
@@ -13,6 +13,9 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import cache_class
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.releases import ReleaseSet
+from kvlint.sieve import Groups
+from kvlint.timeline import Timeline
 
 LENGTHS = ("get_seq_length", "get_mask_sizes")
 
@@ -21,6 +24,16 @@ class IncompleteCacheSubclass(Check):
     """Reports own cache classes that the library cannot use as it used to."""
 
     triggers = ("Cache", "Layer")
+    pattern = r"\bCache\b|\bdef\s+update\b"
+
+    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
+        kinds = (timeline.is_cache_class, timeline.is_layer_class)
+        found = {
+            name.rpartition(".")[2]
+            for name in timeline.symbols()
+            if any(kind(timeline.canonical(name) or name) for kind in kinds)
+        }
+        yield (("class",),), dict.fromkeys(found, timeline.all)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         if facts.in_transformers:

@@ -24,7 +24,8 @@ PROMISED = ("annotation", "isinstance", "slice")
 class LegacyTupleCache(Check):
     """Reports tuples where a cache object is needed."""
 
-    triggers = ("past_key_value", "cache=", "cache =", '"cache"', "'cache'")
+    triggers = ("past_key_value", "cache")
+    pattern = r"past_key_value|\bcache\s*=(?!=)|[\"']cache[\"']"
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:

@@ -10,6 +10,7 @@ from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CacheObject, Certainty, NoneValue, Value
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.words import CACHE_WORDS, KNOWN_CACHE, TUPLE_WORDS
 from kvlint.checks.receivers import describe
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.rewriting import has_comment, parenthesised
@@ -21,6 +22,8 @@ class LegacyTupleBranch(Check):
     """Reports tests for a tuple that a cache object never passes; silent where only that branch looks at the past."""
 
     triggers = ("isinstance",)
+    also = (TUPLE_WORDS, CACHE_WORDS)
+    pattern = KNOWN_CACHE
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -21,7 +21,8 @@ KEYWORDS = ("past_key_value", "past_key_values", "cache")
 class SingularCacheKeyword(Check):
     """Reports a cache passed under a keyword that the callee does not have on a release in force."""
 
-    triggers = ("past_key_value", "cache=", "cache =", '"cache"', "'cache'")
+    triggers = ("past_key_value", "cache")
+    pattern = r"past_key_value|\bcache\s*=(?!=)|[\"']cache[\"']"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -28,6 +28,8 @@ class UnfilledCacheParameter(Check):
     """Reports functions that the library calls and that do not know the keyword it uses for the cache."""
 
     triggers = ("past_key_value", "cache_params", "forward", "prepare_inputs_for_generation")
+    also = (("forward", "prepare_inputs_for_generation"),)
+    pattern = r"\b(?:past_key_values?|cache_params|cache)\s*[:=,)\"'\]]|\.\s*forward\s*=(?!=)"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -42,6 +42,7 @@ class RenamedCacheOutputKey(Check):
     """Reports keys of model outputs that are spelled as on another release where nothing translates them."""
 
     triggers = OLD_KEYS
+    pattern = r"[\"'](?:past_key_values|cache_params)[\"']"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -18,6 +18,11 @@ class AttentionThirdOutput(Check):
     """Reports attention modules and patches that return three outputs."""
 
     triggers = ("Attention", "attn", "attention")
+    also = (("forward",), ("return",))
+    pattern = (
+        r"\.\s*forward\s*=(?!=)|\bsetattr\b|MethodType|\.\s*\w*Att\w*\s*=(?!=)|Att\w*\s+as\b|"
+        r"\bclass\s+\w+\s*\([^)]*(?:[aA]tt|Block|Layer)"
+    )
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         if facts.in_transformers:

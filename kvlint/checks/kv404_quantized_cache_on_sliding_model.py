@@ -28,6 +28,7 @@ class QuantizedCacheOnSlidingModel(Check):
     """Reports quantized caches of models that are known to have other layers than full attention."""
 
     triggers = ("quantized", "QuantizedCache")
+    also = (("cache_implementation", "QuantizedCache"),)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         life = releases_of(facts.timeline, "quantized-full-attention-only")

@@ -10,6 +10,7 @@ from kvlint.analysis.layout_values import Append
 from kvlint.analysis.layout_verdicts import appends
 from kvlint.checks.base import Check
 from kvlint.checks.layouts import axis_fix, laid_out, subject
+from kvlint.checks.words import HEADS
 from kvlint.findings import Category, Finding
 
 SEQUENCE_AXES = (2, -2)
@@ -30,6 +31,7 @@ class ConcatOnHeadAxis(Check):
         "value_cache",
         "cache[",
     )
+    pattern = HEADS
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

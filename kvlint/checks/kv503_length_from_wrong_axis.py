@@ -10,6 +10,7 @@ from kvlint.analysis.layout_values import LengthRead
 from kvlint.analysis.layout_verdicts import lengths
 from kvlint.checks.base import Check
 from kvlint.checks.layouts import AXIS_WORDS, axis_fix, laid_out
+from kvlint.checks.words import HEADS
 from kvlint.findings import Category, Finding
 
 
@@ -17,6 +18,7 @@ class LengthFromWrongAxis(Check):
     """Reports a size that is called a length and is proven to be another axis."""
 
     triggers = (".shape", ".size(")
+    pattern = HEADS
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from kvlint.analysis.layout_values import Cut
 from kvlint.analysis.layout_verdicts import cuts
 from kvlint.checks.base import Check
 from kvlint.checks.layouts import AXIS_WORDS, axis_fix, laid_out
+from kvlint.checks.words import HEADS
 from kvlint.findings import Category, Finding
 
 
@@ -17,6 +18,7 @@ class SliceOnWrongAxis(Check):
     """Reports cuts to a length on the heads or head dim, and reorderings of beams on another axis than the batch."""
 
     triggers = ("[:, ", "[..., ", "narrow(", "index_select")
+    pattern = HEADS
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from kvlint.analysis.layout_values import Attend
 from kvlint.analysis.layout_verdicts import attentions
 from kvlint.checks.base import Check
 from kvlint.checks.layouts import laid_out
+from kvlint.checks.words import HEADS
 from kvlint.findings import Category, Finding
 
 
@@ -17,6 +18,7 @@ class UpdateBeforeTranspose(Check):
     """Reports ``cache.update`` and attention calls whose keys are proven to have heads and sequence swapped."""
 
     triggers = ("scaled_dot_product_attention", "flash_attn_func", "past_key", "Cache", "cache.update")
+    pattern = HEADS
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

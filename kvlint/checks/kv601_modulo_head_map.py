@@ -15,6 +15,8 @@ class ModuloHeadMap(Check):
     """Reports remainders that pick the kv head of a query head."""
 
     triggers = ("kv", "KV", "key_value", "query_groups", "k.shape", "key.shape", "keys.shape")
+    also = (("%",),)
+    pattern = r"[\w)\]]\s*%\s*[A-Za-z_(]"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

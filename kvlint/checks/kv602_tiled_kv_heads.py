@@ -11,6 +11,7 @@ from kvlint.analysis.layout_values import Expansion
 from kvlint.analysis.layout_verdicts import Verdict, expansions
 from kvlint.checks.base import Check
 from kvlint.checks.layouts import AXIS_WORDS
+from kvlint.checks.words import HEADS
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.rewriting import has_comment, is_plain, replace_node
 
@@ -19,6 +20,7 @@ class TiledKvHeads(Check):
     """Reports copies on a proven heads axis in tile order, and interleaved copies on a proven other axis."""
 
     triggers = ("repeat(", "repeat_interleave", "tile(", "cat(", "concat", "expand(")
+    pattern = HEADS
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

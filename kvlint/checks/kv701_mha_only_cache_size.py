@@ -8,6 +8,7 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.sizes import SizeRecord
 from kvlint.checks.base import Check
 from kvlint.checks.sizes import config_base, place_of, size_records
+from kvlint.checks.words import CACHE_SIZE, CACHE_WORDS
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.rewriting import replace_node
 
@@ -16,6 +17,8 @@ class MhaOnlyCacheSize(Check):
     """Reports sizes and buffers of a cache that count query heads."""
 
     triggers = ("heads", "hidden_size", "n_head", "llama", "Llama", "qwen", "Qwen", "mistral", "Mistral", "n_embd")
+    also = (CACHE_WORDS,)
+    pattern = CACHE_SIZE
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts
 from kvlint.checks.base import Check
 from kvlint.checks.sizes import place_of, size_records
+from kvlint.checks.words import CACHE_SIZE, CACHE_WORDS
 from kvlint.findings import Category, Finding
 
 
@@ -14,6 +15,8 @@ class MlaCacheSize(Check):
     """Reports sizes of a cache that multiply heads with the expanded head dims of an MLA model."""
 
     triggers = ("qk_nope_head_dim", "v_head_dim", "kv_lora_rank", "deepseek")
+    also = (CACHE_WORDS,)
+    pattern = CACHE_SIZE
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

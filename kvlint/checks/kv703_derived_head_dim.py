@@ -9,6 +9,7 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.sizes import SizeRecord
 from kvlint.checks.base import Check
 from kvlint.checks.sizes import config_base, place_of, size_records
+from kvlint.checks.words import CACHE_SIZE, CACHE_WORDS
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.rewriting import replace_node
 
@@ -17,6 +18,8 @@ class DerivedHeadDim(Check):
     """Reports ``hidden_size // num_attention_heads`` of any model's configuration in the size of a cache."""
 
     triggers = ("hidden_size",)
+    also = (("num_attention_heads",), CACHE_WORDS)
+    pattern = CACHE_SIZE
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -1,0 +1,21 @@
+"""Words and patterns that several checks need in a file: what the analysis takes for a cache, by its bytes alone."""
+
+from __future__ import annotations
+
+from kvlint.analysis.names import CACHE_NAMES, PROOF_MEMBERS
+
+CACHE_WORDS = ("cache", "Cache", "CACHE", "past", "Past", "PAST", "kv", "KV", "Kv")
+"""A name or a class that the analysis takes for a cache holds one of these."""
+KNOWN_CACHE = r"Cache|cache_params|\bcache\b|" + "|".join(sorted(CACHE_NAMES | PROOF_MEMBERS))
+"""A cache that is more than a loosely used name is written with one of these somewhere in a Python file."""
+TUPLE_WORDS = ("tuple", "list", "Tuple", "List", "Sequence", "Iterable")
+HEADS = (
+    r"(?i)head|attn|attention|einsum|rearrange|cache|matmul|"
+    r"(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])"
+)
+"""Without one of these nothing shows which axis of a tensor is the heads or the head dim."""
+CACHE_SIZE = (
+    r"(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|"
+    r"cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\bcache\s*=|head_dim"
+)
+"""A number that sizes a cache stands near one of these, or is handed to a model as its past."""
