@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_walk import text_of
@@ -47,6 +49,8 @@ BYTE_NAME = re.compile(r"(?i)byte|itemsize|element_size|dtype_size|precision|^wi
 TOKEN_NAME = re.compile(r"(?i)seq|token|len|ctx|context|positions?$|batch|^b$|bsz")
 CONFIG_NAME = re.compile(r"(?i)(?:^|_)(?:cfg|conf|config|text_config|hf_config|model_config|text_cfg|llm_config|tc)$")
 ALLOCATE = frozenset({"zeros", "empty", "ones", "randn", "rand", "full", "zeros_like", "new_zeros", "new_empty"})
+PASSED_ON = re.compile(r"past_key_values|\bcache\s*=|DynamicCache|from_legacy_cache")
+"""Without one of these no class hands a past to a model."""
 STRONG_HEADS = frozenset({"num_attention_heads"})
 STRONG_HIDDEN = frozenset({"hidden_size"})
 
@@ -105,19 +109,25 @@ class SizeReader:
 
     def __init__(self, tree: ast.Module, text: str, specific: bool) -> None:
         self.tree = tree
+        self.text = text
         self.lines = text.split("\n")
         self.specific = specific
         self.records: dict[int, SizeRecord] = {}
-        self.fields = written_fields(tree)
         self.statement: ast.stmt = tree.body[0] if tree.body else ast.Pass()
         self.class_name = ""
 
+    @cached_property
+    def fields(self) -> dict[str, dict[str, ast.expr | None]]:
+        """The fields that are written down in the file."""
+        return written_fields(self.tree)
+
     def run(self) -> list[SizeRecord]:
         """Everything found, in order."""
-        for owner, node in functions_of(self.tree):
-            source = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
-            if not (CACHE_WORD.search(source) or PAST_WORD.search(source)):
+        marked = marked_lines(self.text)
+        for owner, node in functions_of(self.tree) if marked else ():
+            if not any_between(marked, node.lineno, node.end_lineno or node.lineno):
                 continue
+            source = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
             self.class_name = owner
             docstring = ast.get_docstring(node) or ""
             scope = Scope(node, node.name, source, self.is_specific(node), named_models(source))
@@ -137,8 +147,11 @@ class SizeReader:
             self.class_name = ""
             scope = Scope(self.tree, "", source, self.specific, named_models("\n".join(self.lines)))
             self.block(module, scope)
-        self.prefix_classes()
-        self.head_dims_at_hand()
+        if "num_attention_heads" in self.text:
+            if PASSED_ON.search(self.text):
+                self.prefix_classes()
+            if "head_dim" in self.text and "hidden_size" in self.text:
+                self.head_dims_at_hand()
         return [self.records[key] for key in sorted(self.records)]
 
     def is_specific(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -167,10 +180,10 @@ class SizeReader:
                 self.assign(statement, scope)
             elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
                 quantity = self.judge(statement.value, scope, target_name(statement.target))
-                scope.env[ast.unparse(statement.target)] = quantity
+                scope.env[code_of(statement.target)] = quantity
             elif isinstance(statement, ast.AugAssign):
                 name = target_name(statement.target)
-                known = scope.env.get(ast.unparse(statement.target), Quantity())
+                known = scope.env.get(code_of(statement.target), Quantity())
                 quantity = self.judge(statement.value, scope, name)
                 if isinstance(statement.op, (ast.Div, ast.FloorDiv, ast.Mult)) and set(quantity.kinds) & {KV, GROUP}:
                     self.take_back(known)
@@ -179,7 +192,7 @@ class SizeReader:
                     known = self.times(known, quantity)
                 elif isinstance(statement.op, (ast.Div, ast.FloorDiv)):
                     known = replace(known, below=(*known.below, *quantity.kinds))
-                scope.env[ast.unparse(statement.target)] = known
+                scope.env[code_of(statement.target)] = known
             elif isinstance(statement, ast.If):
                 self.branches(statement, scope)
             elif isinstance(statement, (ast.Return, ast.Expr)) and statement.value is not None:
@@ -203,7 +216,7 @@ class SizeReader:
             and len(target.elts) == len(statement.value.elts)
         ):
             for item, value in zip(target.elts, statement.value.elts, strict=True):
-                scope.env[ast.unparse(item)] = self.judge(value, scope, target_name(item))
+                scope.env[code_of(item)] = self.judge(value, scope, target_name(item))
             return
         quantity = self.judge(statement.value, scope, target_name(target))
         name = target_name(target)
@@ -211,7 +224,7 @@ class SizeReader:
             named = self.quantity_of_name(name, target, scope, bare=True)
             quantity = replace(named, numbers=quantity.numbers) if named.kinds and named.kinds != (OTHER,) else quantity
         for item in statement.targets:
-            scope.env[ast.unparse(item)] = quantity
+            scope.env[code_of(item)] = quantity
 
     def branches(self, statement: ast.If, scope: Scope) -> None:
         """Both branches; a name that one of them gives the kv heads holds the kv heads."""
@@ -286,7 +299,7 @@ class SizeReader:
         return known[0] if known else Quantity()
 
     def named(self, node: ast.expr, scope: Scope) -> Quantity:
-        known = scope.env.get(ast.unparse(node))
+        known = scope.env.get(code_of(node))
         name = text_of(node)
         if (
             isinstance(node, ast.Subscript)
@@ -694,6 +707,34 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
         if isinstance(node, ast.arg) and node.annotation is not None and text_of(node.annotation) in classes:
             found.setdefault(node.arg, {}).update(classes[text_of(node.annotation)])
     return found
+
+
+def marked_lines(text: str) -> list[int]:
+    """The 1-based lines that speak of a cache or a past."""
+    found: set[int] = set()
+    for pattern in (CACHE_WORD, PAST_WORD):
+        line, last = 1, 0
+        for match in pattern.finditer(text):
+            for position in (match.start(), match.end()):
+                line += text.count("\n", last, position)
+                last = position
+                found.add(line)
+    return sorted(found)
+
+
+def any_between(lines: list[int], first: int, last: int) -> bool:
+    """True where one of the sorted *lines* lies in the range."""
+    position = bisect_left(lines, first)
+    return position < len(lines) and lines[position] <= last
+
+
+def code_of(node: ast.expr) -> str:
+    """The source of an expression; names and attributes are put together without the slow way of ``ast.unparse``."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)):
+        return f"{code_of(node.value)}.{node.attr}"
+    return ast.unparse(node)
 
 
 def has_key(node: ast.Dict, key: str) -> bool:
