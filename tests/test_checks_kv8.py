@@ -120,6 +120,39 @@ def snippets(*texts: str) -> pytest.MarkDecorator:
             print(complete(model, ids, base, 9))  # KV801
     """,
     """
+    def ask(model, tok, head, questions):
+        prefix = DynamicCache(config=model.config)
+        model(head, cache=prefix)
+        for i in range(len(questions)):
+            ids = torch.cat([head, tok(questions[i], return_tensors="pt").input_ids], 1)
+            model.generate(ids, cache=prefix)  # KV801
+    """,
+    """
+    def asker(model, head):
+        prefix = DynamicCache(config=model.config)
+        model(head, cache=prefix)
+
+        def ask(tail):
+            return model.generate(torch.cat([head, tail], 1), cache=prefix)  # KV801
+
+        return ask
+    """,
+    """
+    class Answerer:
+        def __init__(self, model, head):
+            self.model, self.head = model, head
+            self.past = model(head, use_cache=True).past_key_values
+
+        def answer(self, tail):
+            return self.model.generate(torch.cat([self.head, tail], 1), past_key_values=self.past)  # KV801
+    """,
+    """
+    def branch(model, root, ids):
+        trial = DynamicCache(config=model.config)
+        trial.layers = list(root.layers)  # KV801
+        return model(ids, cache=trial)
+    """,
+    """
     from copy import copy as clone
     def tree(model, root, candidates):
         for ids in candidates:
@@ -356,6 +389,17 @@ def test_conversation_that_goes_on(text: str) -> None:
         return model.generate(**enc, past_key_values=cache)  # KV803
     """,
     """
+    class Stream:
+        def __init__(self, model, tok):
+            self.model, self.tok, self.past = model, tok, None
+
+        def feed(self, text):
+            enc = self.tok(text, return_tensors="pt")
+            out = self.model(**enc, past_key_values=self.past, use_cache=True)  # KV803
+            self.past = out.past_key_values
+            return out.logits
+    """,
+    """
     def step(model, ids, new):
         cache = DynamicCache(config=model.config)
         model(ids, cache=cache)
@@ -463,6 +507,11 @@ def test_mask_that_is_right(text: str) -> None:
     def samples(model, ids, head):
         past = model(head, use_cache=True).past_key_values
         return model.generate(ids, past_key_values=past, num_return_sequences=2)  # KV804
+    """,
+    """
+    def samples(model, ids, prefix_cache, n=4):
+        cache = copy.deepcopy(prefix_cache)
+        return model.generate(ids, cache=cache, num_return_sequences=n)  # KV804
     """,
     """
     def rows(model, tok, cache, n):
@@ -619,6 +668,13 @@ def test_cache_that_is_switched_off(text: str) -> None:
     def step(model, ids, labels):
         model.generate(ids, max_new_tokens=99, use_cache=False)
         model(ids, labels=labels).loss.backward()
+    """,
+    """
+    def settings(model, batching):
+        config = GenerationConfig()
+        if batching:
+            config.use_cache = False
+        return config
     """,
     """
     def logits(model, ids):

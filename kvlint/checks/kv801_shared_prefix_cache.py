@@ -17,8 +17,10 @@ from kvlint.checks.cache_feeds import (
     calls_in,
     copied,
     dependence,
+    feeds_of,
     handled,
     helper_feeds,
+    is_output_cache,
     is_tokenizer_call,
     last_part,
     leaves_at_once,
@@ -26,7 +28,14 @@ from kvlint.checks.cache_feeds import (
     slice_of,
     stays,
 )
-from kvlint.checks.turns import goes_through_pieces, is_conversation, is_fixed_part, mask_follows_past, reads_length
+from kvlint.checks.turns import (
+    goes_through_pieces,
+    is_conversation,
+    is_fixed_part,
+    is_strided,
+    mask_follows_past,
+    reads_length,
+)
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 
 ALTERNATIVES = re.compile(
@@ -54,6 +63,10 @@ class SharedPrefixCache(Check):
                 if id(shallow) not in told:
                     told.add(id(shallow))
                     yield self._shallow(facts, feed, shallow)
+            for value in shared_layers(facts, feed):
+                if id(value) not in told:
+                    told.add(id(value))
+                    yield self._layers(facts, feed, value)
         first: set[tuple[int, str]] = set()
         for feed in (*feeds, *helper_feeds(facts)):
             scope = scope_of(facts, feed)
@@ -61,9 +74,7 @@ class SharedPrefixCache(Check):
             if loop is not None and (id(loop), feed.path) not in first:
                 first.add((id(loop), feed.path))
                 yield self._shared(facts, feed, "the loop")
-            elif loop is None and (
-                follows_another(facts, scope, feed, feeds) or shared_by_calls(facts, scope, feed, feeds)
-            ):
+            elif loop is None and (follows_another(facts, scope, feed, feeds) or shared_by_calls(facts, scope, feed)):
                 yield self._shared(facts, feed, "each call")
 
     def _shared(self, facts: Facts, feed: Feed, who: str) -> Finding:
@@ -79,6 +90,16 @@ class SharedPrefixCache(Check):
             releases=feed.place.releases,
             help=f"give each prompt a copy: `{argument}copy.deepcopy({name})`",
             fix=deepcopy_fix(facts, feed),
+        )
+
+    def _layers(self, facts: Facts, feed: Feed, node: ast.expr) -> Finding:
+        return self.finding(
+            facts,
+            node,
+            feed.place,
+            f"the caches share these layers: what is fed to `{feed.path}` is written into the other one too",
+            releases=feed.place.releases,
+            help="copy the whole cache with `copy.deepcopy`",
         )
 
     def _shallow(self, facts: Facts, feed: Feed, node: ast.Call) -> Finding:
@@ -162,6 +183,22 @@ def shallow_copies(facts: Facts, feed: Feed) -> Iterator[ast.Call]:
                 yield item.value
 
 
+def shared_layers(facts: Facts, feed: Feed) -> Iterator[ast.expr]:
+    """Values of ``branch.layers = ...`` that hold the very layers of another cache: ``root.layers``, ``list(root.layers)``."""
+    scope = scope_of(facts, feed)
+    for item in scope.bindings.get(f"{feed.path}.layers", ()) if feed.path else ():
+        value = item.value
+        if isinstance(value, ast.Call) and len(value.args) == 1 and path_of(value.func) in ("list", "copy.copy"):
+            value = value.args[0]
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "copy":
+            value = value.func.value
+        elif isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+            value = value.value
+        if isinstance(value, ast.Attribute) and value.attr == "layers" and path_of(value.value) not in ("", feed.path):
+            assert item.value is not None
+            yield item.value
+
+
 def renewed(scope: Scope, path: str) -> bool:
     """True where the layers of the copy are replaced: ``branch.layers = [...]``."""
     if any(key.startswith((path + ".", path + "[")) for key in scope.bindings):
@@ -222,6 +259,8 @@ def shared_in_loop(facts: Facts, scope: Scope, feed: Feed) -> ast.AST | None:
     placed = dependence(facts, scope, loop, tuple(item.value for item in feed.node.keywords if item.arg in PLACES))
     if found.carried or placed.carried or any(reads_length(item) for item in (*found.nodes, *placed.nodes)):
         return None
+    if found.varies and (goes_through_pieces(loop) or (feed.role == "model" and is_strided(loop))):
+        return None
     if (
         feed.role == "model"
         and not isinstance(loop, ast.While)
@@ -229,8 +268,6 @@ def shared_in_loop(facts: Facts, scope: Scope, feed: Feed) -> ast.AST | None:
         and starts_at_prefix(scope, loop, placed)
     ):
         return loop
-    if found.varies and goes_through_pieces(loop):
-        return None
     if feed.role != "model":
         return None if is_conversation(loop, found) else loop
     return loop if alternatives(facts, scope, feed, loop, found) else None
@@ -373,7 +410,7 @@ def grows(scope: Scope, path: str) -> bool:
 # -- a cache that outlives the call -------------------------------------------------------------------------------------------
 
 
-def shared_by_calls(facts: Facts, scope: Scope, feed: Feed, feeds: list[Feed]) -> bool:
+def shared_by_calls(facts: Facts, scope: Scope, feed: Feed) -> bool:
     """True for a prefix cache of an object or module that one function fills and another one generates with."""
     if feed.role != "generate" or not isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return False
@@ -385,19 +422,16 @@ def shared_by_calls(facts: Facts, scope: Scope, feed: Feed, feeds: list[Feed]) -
         return False
     elsewhere = [
         item
-        for item in feeds
-        if item.path == path and scope_of(facts, item) is not scope and same_owner(item, feed, root)
+        for item in feeds_of(facts)
+        if fills(facts, item, path) and scope_of(facts, item) is not scope and same_owner(item, feed, root)
     ]
     if not elsewhere:
         return False
-    if any(
-        item.place.function is not None and item.place.function.name != "__init__" and root != "self"
-        for item in elsewhere
-    ):
+    if root != "self" and not all(scope.tree.inside(scope.node, scope_of(facts, item).node) for item in elsewhere):
         return False
     if touched_elsewhere(facts, scope, feed, root):
         return False
-    expressions, paths = slice_of(scope, feed.inputs)
+    _, paths = slice_of(scope, feed.inputs)
     if any(scope.changed_in(prefix, scope.node) for name in paths for prefix in prefixes(name)):
         return False
     filled = {name for item in elsewhere for name in slice_of(scope_of(facts, item), item.inputs)[1]}
@@ -406,7 +440,40 @@ def shared_by_calls(facts: Facts, scope: Scope, feed: Feed, feeds: list[Feed]) -
     if any(name not in filled or name in scope.bindings for name in own):
         return False
     shared = {name for name in paths & filled if name != "self" and not re.search(r"(?i)tok|proc|device|model", name)}
-    return bool(shared) and any(is_tokenizer_call(node) for node in calls_in(expressions))
+    return bool(shared) and not any(bound_again(facts, scope, feed, name, elsewhere) for name in shared)
+
+
+def fills(facts: Facts, item: Feed, path: str) -> bool:
+    """True where a call writes into the cache under *path*, or returns it."""
+    if item.path == path:
+        return True
+    if item.role != "model":
+        return False
+    where = scope_of(facts, item)
+    for binding in where.bindings.get(path, ()):
+        source = is_output_cache(binding.value)
+        if (
+            source == "()"
+            and isinstance(binding.value, (ast.Attribute, ast.Subscript))
+            and binding.value.value is item.node
+        ):
+            return True
+        if source and any(other.value is item.node for other in where.bindings.get(source, ())):
+            return True
+    return False
+
+
+def bound_again(facts: Facts, scope: Scope, feed: Feed, name: str, elsewhere: list[Feed]) -> bool:
+    """True where another function than those that fill the cache changes the shared ids."""
+    if not name.startswith("self."):
+        return False
+    known = {id(scope_of(facts, item).node) for item in elsewhere}
+    for function in facts.functions:
+        other = scope.tree.scope(function.info.node)
+        if function.info.owner is feed.place.owner and id(other.node) not in known and function.info.name != "__init__":
+            if name in other.bindings or other.changed_in(name, other.node):
+                return True
+    return False
 
 
 def bound_from(scope: Scope, names: set[str]) -> Iterator[Binding]:

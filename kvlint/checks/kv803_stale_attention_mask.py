@@ -274,8 +274,24 @@ def was_filled(facts: Facts, scope: Scope, feed: Feed) -> bool:
     if len(sources) == 1 and is_output_cache(sources[0].value):
         found = scope.definitions(is_output_cache(sources[0].value), sources[0].node)
         return bool(found) and all(is_prefill(facts, scope, item.value) for item in found)
-    earlier = filling_before(facts, scope, feed)
-    return earlier is not None
+    return filling_before(facts, scope, feed) is not None or filled_by_earlier_calls(facts, scope, feed)
+
+
+def filled_by_earlier_calls(facts: Facts, scope: Scope, feed: Feed) -> bool:
+    """True for the cache of an object that each call of a method adds to."""
+    owner = feed.place.owner
+    if not feed.path.startswith("self.") or owner is None or getattr(scope.node, "name", "__init__") == "__init__":
+        return False
+    bound = scope.bindings.get(feed.path, [])
+    if bound:
+        if not all(position(item.node) > position(feed.node) and is_output_cache(item.value) for item in bound):
+            return False
+    elif cache_of(owner.attribute(feed.path.partition(".")[2]), Certainty.CONTEXT) is None:
+        return False
+    if renewed_by_callee(facts, scope, feed):
+        return False
+    names = (getattr(scope.node, "name", ""), owner.name)
+    return not renewed_elsewhere(facts, scope, feed) or any(CHAT.search(name) for name in names)
 
 
 def is_prefill(facts: Facts, scope: Scope, node: ast.expr | None) -> bool:
@@ -386,9 +402,11 @@ def pads_rows(call: ast.Call) -> bool:
         return False
     if padding.value == "max_length":
         return True
-    if not call.args:
+    named = next((item.value for item in call.keywords if item.arg in ("text", "texts")), None)
+    if not call.args and named is None:
         return False
-    first = call.args[0]
+    first = call.args[0] if call.args else named
+    assert first is not None
     if isinstance(first, (ast.List, ast.Tuple)):
         return len(first.elts) > 1
     if isinstance(first, (ast.ListComp, ast.GeneratorExp)):

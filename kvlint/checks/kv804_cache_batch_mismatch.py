@@ -96,7 +96,7 @@ class CacheBatchMismatch(Check):
 def expansion(facts: Facts, scope: Scope, feed: Feed) -> tuple[ast.AST, str, str] | None:
     """(where, which option, how many rows) for a call that expands its inputs."""
     for keyword, (name, value) in zip(feed.node.keywords, feed.use.keywords, strict=True):
-        if name in EXPANDERS and more_than_one(keyword.value, value):
+        if name in EXPANDERS and more_than_one(scope, keyword.value, value):
             return (
                 keyword,
                 name,
@@ -116,8 +116,18 @@ def expansion(facts: Facts, scope: Scope, feed: Feed) -> tuple[ast.AST, str, str
     return None
 
 
-def more_than_one(node: ast.expr, value: Value) -> bool:
-    """True for a number above one; a name counts only where it cannot be one without being pointless."""
+def more_than_one(scope: Scope, node: ast.expr, value: Value) -> bool:
+    """True for a number above one, also for a parameter that is one by default."""
+    if isinstance(node, ast.Name) and isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        spec = scope.node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        defaults = [
+            *zip(reversed(positional), reversed(spec.defaults), strict=False),
+            *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
+        ]
+        default = next((item for arg, item in defaults if arg.arg == node.id), None)
+        if default is not None and len(scope.bindings.get(node.id, ())) == 1:
+            node = default
     known = literal(value)
     if isinstance(known, int) and not isinstance(known, bool):
         return known > 1

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
-from kvlint.checks.bindings import Scope
+from kvlint.checks.bindings import Scope, tree_of
 from kvlint.checks.cache_feeds import Feed, dependence, feeds_of, last_part, scope_of
 from kvlint.checks.generation_settings import JSON_KIND, Settings, settings_finding, settings_of
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 
 REASON = re.compile(
-    r"gradient_checkpointing|\.backward\(|\bTrainer\b|TrainingArguments|use_cache ?[=:] ?True|\"use_cache\": ?True|no_cache|uncached|"
-    r"without_(?:kv_)?cache|output_(?:attentions|hidden_states) ?= ?True|baseline|reference|compare|benchmark|\.train\(\)|\bloss\b"
+    r"gradient_checkpointing|\.backward\(|\bTrainer\b|TrainingArguments|use_cache ?[=:] ?True|\"use_cache\": ?True|no_cache|uncached"
+    r"|without_(?:kv_)?cache|output_(?:attentions|hidden_states) ?= ?True|baseline|reference|compare|benchmark"
+    r"|continuous_batching|paged|\.train\(\)|\bloss\b"
 )
 """Words beside which generation without a cache has a reason: training, a comparison, all attentions of all steps."""
 NO_CACHE = re.compile(r"(?i)no_?cache|uncached|reference|golden|baseline|train|bench|compare|^test_|expected")
@@ -81,14 +82,14 @@ def has_reason(facts: Facts, settings: Settings, span: tuple[int, int]) -> bool:
     """True where the code beside the option says why: a comment, training, a comparison with the cached run."""
     if settings.kind == "json" or facts.tree is None or settings.place is None:
         return False
-    if settings.kind in ("dict", "update"):
-        return True
     place = settings.place
     if commented(facts, span[0], place.statement):
         return True
     if short(facts, span[0], place.statement):
         return True
     node: ast.AST = place.function.node if place.function is not None else facts.tree
+    if settings.kind in ("attribute", "dict", "update") and not rules_generation(facts, node, place.statement):
+        return True
     if place.function is not None and NO_CACHE.search(place.function.qualname):
         return True
     if any(NO_CACHE.search(path_of(target)) for target in getattr(place.statement, "targets", ())):
@@ -100,6 +101,18 @@ def has_reason(facts: Facts, settings: Settings, span: tuple[int, int]) -> bool:
     else:
         text = facts.source(node)
     return bool(REASON.search(text)) or "gradient_checkpointing" in facts.text
+
+
+def rules_generation(facts: Facts, scope: ast.AST, statement: ast.stmt) -> bool:
+    """True for a setting that is made in any case, in a scope that goes on to generate."""
+    parent = tree_of(facts).parent(statement)
+    if parent is not scope and not isinstance(parent, (ast.With, ast.AsyncWith)):
+        return False
+    return any(
+        isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "generate"
+        for item in ast.walk(scope)
+        if getattr(item, "lineno", 0) > statement.lineno
+    )
 
 
 def commented(facts: Facts, offset: int, statement: ast.stmt) -> bool:

@@ -18,7 +18,7 @@ WHOLE = re.compile(
 )
 """Names of what may hold the earlier turns, or be a piece of one sequence."""
 PIECES = re.compile(
-    r"(?i)histor|conversation|dialog|transcript|prev|chunk|segment|window|block|piece|step|grow|split|stream|range|position"
+    r"(?i)histor|conversation|dialog|transcript|prev|chunk|segment|window|block|piece|step|grow|split|stream"
 )
 """Names of a loop that may go through pieces, or through ever longer versions, of one sequence."""
 CHAT = re.compile(r"(?i)chat|conver|session|dialog|assistant|bot|say|reply|respond|turn|talk|send")
@@ -47,6 +47,18 @@ def loop_words(loop: ast.AST) -> list[str]:
 def goes_through_pieces(loop: ast.AST) -> bool:
     """True where the rounds may bring pieces of one sequence, or ever longer versions of it."""
     return any(PIECES.search(word) for word in loop_words(loop))
+
+
+def is_strided(loop: ast.AST) -> bool:
+    """True for a loop over ``range(start, stop, step)``."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "range"
+        and len(node.args) == 3
+        for part in loop_parts(loop)
+        for node in ast.walk(part)
+    )
 
 
 def is_conversation(loop: ast.AST, found: Dependence) -> bool:
