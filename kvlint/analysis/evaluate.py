@@ -116,6 +116,7 @@ class Walk(Annotations):
     ) -> None:
         super().__init__(text, tree, path, target, project, timeline)
         self.changed: set[tuple[str, Any]] = set()
+        self._handlers = {}
         self._closures: dict[int, Flow] = {}
         self._loop_depth = 0
         self._breaks: list[list[Flow]] = []

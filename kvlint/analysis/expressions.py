@@ -120,10 +120,14 @@ class Expressions(Recorder):
         """The value of *node*; walks every sub-expression once."""
         if node is None:
             return UNKNOWN
-        method = getattr(self, "_eval_" + type(node).__name__, None)
+        kind = type(node)
+        method = self._handlers.get(kind)
         if method is None:
-            return self._eval_children(node, flow)
-        return method(node, flow, parent)  # type: ignore[no-any-return]
+            method = self._handlers[kind] = getattr(self, "_eval_" + kind.__name__, self._eval_other)
+        return method(node, flow, parent)
+
+    def _eval_other(self, node: ast.AST, flow: Flow, parent: ast.AST | None) -> Value:
+        return self._eval_children(node, flow)
 
     def _eval_children(self, node: ast.AST, flow: Flow) -> Value:
         for child in ast.iter_child_nodes(node):

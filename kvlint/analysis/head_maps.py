@@ -39,6 +39,8 @@ class HeadMap:
 def head_maps(tree: ast.Module) -> list[HeadMap]:
     """Every such map in a file, in order."""
     found: list[HeadMap] = []
+    if not any(isinstance(node, ast.Mod) for node in ast.walk(tree)):
+        return found
     for scope in scopes(tree):
         found.extend(maps_in(scope))
     return sorted(found, key=lambda item: (item.node.lineno, item.node.col_offset))

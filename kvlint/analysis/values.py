@@ -331,6 +331,8 @@ def now(value: Value) -> Value:
 
 def join(*values: Value) -> Value:
     """All alternatives of *values*, each once; too many become unknown."""
+    if len(values) == 1 and len(values[0]) == 1:
+        return values[0]
     if len(values) == 2 and (values[0] == values[1] or not values[1]):
         return values[0]
     atoms: list[Atom] = []
