@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -21,8 +22,14 @@ def replace_node(facts: Facts, node: ast.AST, text: str) -> Edit:
     return minimal(facts.text, start, end, text)
 
 
+NAME = re.compile(r"[^\W\d]\w*")
+
+
 def minimal(text: str, start: int, end: int, new: str) -> Edit:
-    """The smallest edit that turns ``text[start:end]`` into *new*: common beginnings and ends are left alone."""
+    """The smallest edit that turns ``text[start:end]`` into *new*: common beginnings and ends are left alone.
+
+    Not where the new part repeats a name of the rest: renaming that name must not go into the same round.
+    """
     old = text[start:end]
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
@@ -30,7 +37,10 @@ def minimal(text: str, start: int, end: int, new: str) -> Edit:
     tail = 0
     while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
-    return Edit(start + head, end - tail, new[head : len(new) - tail])
+    added, kept = new[head : len(new) - tail], old[:head] + " " + old[len(old) - tail :]
+    if set(NAME.findall(added)) & set(NAME.findall(kept)):
+        return Edit(start, end, new)
+    return Edit(start + head, end - tail, added)
 
 
 def has_comment(text: str) -> bool:

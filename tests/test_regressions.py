@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from analysing import lines
+from analysing import fixed, lines
 
 from kvlint import checks
 
@@ -295,3 +295,20 @@ def test_reorder_cache_of_a_subclass_is_called_by_its_mixin() -> None:
                 return self._reorder_cache(past, beam_idx)
         """
     assert found(code) == set()
+
+
+def test_renaming_and_repeating_a_name_take_turns() -> None:
+    code = textwrap.dedent(
+        """
+        from transformers import LlamaForCausalLM
+
+        class FooForCausalLM(LlamaForCausalLM):
+            def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kwargs):
+                if past_key_values is not None:
+                    input_ids = input_ids[:, -1:]
+                return {"input_ids": input_ids, "past_key_values": past_key_values}
+        """
+    )
+    new = fixed(code, unsafe=True, codes=ALL)
+    assert "past_key_values" not in new
+    assert "cache is not None and cache.get_seq_length() > 0" in new
