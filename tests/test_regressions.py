@@ -312,3 +312,16 @@ def test_renaming_and_repeating_a_name_take_turns() -> None:
     new = fixed(code, unsafe=True, codes=ALL)
     assert "past_key_values" not in new
     assert "cache is not None and cache.get_seq_length() > 0" in new
+
+
+def test_no_second_fix_for_the_pairs_that_became_a_cache() -> None:
+    code = textwrap.dedent(
+        """
+        from transformers import DynamicCache
+
+        def forward(model, past_key_values):
+            length = past_key_values[0][0].shape[-2]
+            return model(past_key_values=DynamicCache.from_legacy_cache(past_key_values)), length
+        """
+    )
+    assert "past_key_values[0][0].shape[-2]" in fixed(code, unsafe=True, codes=ALL - {"KV308"})

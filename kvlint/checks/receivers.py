@@ -179,6 +179,10 @@ CONTRACT_SOURCES = frozenset({"constructed", "hook", "output", "isinstance", "se
 TENSOR_MEMBERS = frozenset({"shape", "size", "device", "dtype", "to", "dim", "ndim", "is_cuda", "new_zeros", "contiguous"})
 
 
+PAIR_TAKERS = frozenset({"DynamicCache", "EncoderDecoderCache"})
+"""Classes whose only positional argument is a collection of pairs."""
+
+
 def taken_as_tensor(parent: ast.AST | None) -> bool:
     """True where the expression around a subscript treats what it yields as a tensor."""
     if isinstance(parent, ast.Attribute):
@@ -190,7 +194,7 @@ def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
     """(function, path) pairs of names that the code indexes in ways that no transformers cache ever allowed.
 
     ``x[i] = t``, ``x[0].shape`` (a layer is a pair, no tensor), ``x[i][j]`` with a variable or with 2 and more; and
-    what is turned into a cache by ``from_legacy_cache(x)``.
+    what is turned into a cache by ``from_legacy_cache(x)`` or ``DynamicCache(x)``.
     """
     found: set[tuple[int, str]] = set()
     for use in facts.subscripts:
@@ -207,7 +211,8 @@ def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
                     found.add((id(use.place.function), path))
     for call in facts.calls:
         func = call.node.func
-        if isinstance(func, ast.Attribute) and func.attr == "from_legacy_cache" and call.node.args:
+        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if name == "from_legacy_cache" and call.node.args or name in PAIR_TAKERS and len(call.node.args) == 1:
             path = path_of(call.node.args[0])
             if path:
                 found.add((id(call.place.function), path))
