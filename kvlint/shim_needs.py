@@ -69,16 +69,17 @@ def needs_of(files: Sequence[FoundFile], options: Options, target: Target, known
     """Analyses *files* for the releases of *target*; *known* are the keys of the members that a shim can bring."""
     from kvlint.analysis import analyse
     from kvlint.diagnostics import Placer
-    from kvlint.engine import Candidate, make_job, screen
+    from kvlint.engine import Candidate, Targets, make_job, screen
     from kvlint.lint import look_at, project_of, the_timeline
 
     timeline = the_timeline()
+    targets = Targets(options)
     wants: list[Want] = []
     leftovers: list[Leftover] = []
     names: list[str] = []
     problems: list[str] = []
     for file in files:
-        candidate = screen(file, options, None)
+        candidate = screen(file, options, targets, None)
         if not isinstance(candidate, Candidate):
             problems += [f"{candidate.shown}: {item.message}" for item in candidate.diagnostics] if candidate else []
             continue
