@@ -325,3 +325,27 @@ def test_no_second_fix_for_the_pairs_that_became_a_cache() -> None:
         """
     )
     assert "past_key_values[0][0].shape[-2]" in fixed(code, unsafe=True, codes=ALL - {"KV308"})
+
+
+def test_outputs_gathered_from_a_list() -> None:
+    code = """
+        from transformers import DynamicCache, PreTrainedModel
+
+        class Encoder(PreTrainedModel):
+            def forward(self, hidden_states, use_cache=True):
+                cache = DynamicCache(config=self.config)
+                return tuple(v for v in [hidden_states, cache, None] if v is not None)
+
+        class Pooler(PreTrainedModel):
+            def forward(self, hidden_states):
+                return hidden_states[:, 0]
+
+        class FooModel(PreTrainedModel):
+            def __init__(self, config):
+                self.encoder, self.pooler = Encoder(config), Pooler(config)
+
+            def forward(self, input_ids):
+                outputs = self.encoder(input_ids)
+                return self.pooler(outputs[0])
+        """
+    assert found(code) == set()

@@ -66,6 +66,7 @@ from kvlint.analysis.values import (
     Unknown,
     Value,
     grown,
+    is_mixed,
     join,
     literal,
     of_type,
@@ -643,7 +644,7 @@ class Expressions(Recorder):
             elif isinstance(atom, ModelLayers):
                 parts.append((Model(atom.model.certainty, "layer", atom.model.name),))
             elif isinstance(atom, Items):
-                parts.append(join(*atom.items) if atom.items else UNKNOWN)
+                parts.append(UNKNOWN if not atom.items or is_mixed(atom.items) else join(*atom.items))
             elif isinstance(atom, Sequence):
                 parts.append(atom.item)
             elif isinstance(atom, LayerPair):

@@ -343,6 +343,11 @@ def join(*values: Value) -> Value:
     return tuple(atoms) if len(atoms) <= MAX_ALTERNATIVES else UNKNOWN
 
 
+def is_mixed(items: Iterable[Value]) -> bool:
+    """True where some items are caches and others are something else: what a single one is depends on its place."""
+    return len({bool(cache_of(item, Certainty.NAMED)) for item in items if not only(item, NoneValue)}) > 1
+
+
 def grown(value: Value, added: Value) -> Value:
     """What ``value + added`` makes of a collection; unknown for anything else."""
     if any(isinstance(atom, LegacyCache) for atom in value):
@@ -354,7 +359,7 @@ def grown(value: Value, added: Value) -> Value:
     parts += [item for atom in collections if isinstance(atom, Items) for item in atom.items]
     parts += [atom.item for atom in collections if isinstance(atom, Sequence)]
     parts += [atom.item for atom in of_type(added, Sequence)]
-    if len({bool(cache_of(part, Certainty.NAMED)) for part in parts}) > 1:
+    if is_mixed(parts):
         # (hidden_states,) + (cache,): an item is one or the other by its place
         if len(value) == len(added) == 1 and isinstance(value[0], Items) and isinstance(added[0], Items):
             return (Items((*value[0].items, *added[0].items), value[0].is_tuple),)
