@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections import abc
+from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.values import (
@@ -25,8 +26,7 @@ from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import drop_keywords, keyword_edit
 from kvlint.sieve import Groups
-from kvlint.timeline import Signature
-from kvlint.timeline import Timeline
+from kvlint.timeline import Signature, Timeline
 
 CHECKED_METHODS = frozenset({"update", "get_seq_length", "get_mask_sizes", "reorder_cache", "batch_repeat_interleave"})
 MASK_MODULES = ("transformers.masking_utils.", "transformers.modeling_attn_mask_utils.")
@@ -37,7 +37,7 @@ class CacheUpdateArguments(Check):
 
     triggers = ("update(", "get_mask_sizes", "_mask(", "get_seq_length(", "reorder_cache(", "_attention_mask")
 
-    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
+    def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, abc.Mapping[str, ReleaseSet]]]:
         yield (tuple(f"{name}(" for name in sorted(CHECKED_METHODS)), CACHE_WORDS), {}
         yield (), {name.rpartition(".")[2]: timeline.all for name in symbols_in(timeline, MASK_MODULES)}
 
