@@ -15,7 +15,7 @@ from kvlint.errors import UsageProblem
 if TYPE_CHECKING:
     from kvlint.analysis.layout import Tensor
     from kvlint.analysis.layout_facts import Layouts
-    from kvlint.source import Region
+    from kvlint.source import Region, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def explain(place: str, output_format: str) -> None:
         click.echo(json.dumps(as_json(path, line, tensors, verdicts), indent=2, ensure_ascii=False))
         return
     if not tensors and not verdicts:
-        click.echo(f"{path}:{line}: no key or value tensor is followed here")
+        click.echo(f"{place}: no key or value tensor is followed here")
     for tensor in tensors:
         click.echo(f"{tensor.name}: {tensor.layout}")
         for index, (role, text, where) in enumerate(tensor.axes):
@@ -64,7 +64,10 @@ def parse_place(place: str) -> tuple[Path, int | None, int]:
 
 
 def explain_line(path: Path, cell: int | None, line: int) -> tuple[list[Explained], list[str]]:
-    """The tensors and the findings of the layout rules on a line of a file."""
+    """The tensors and the findings of the layout rules on a line of a file.
+
+    Raises UsageProblem where the file cannot be read, or has no such cell or line.
+    """
     from kvlint import source
     from kvlint.analysis import analyse
     from kvlint.analysis.layout_facts import interpret
@@ -76,9 +79,13 @@ def explain_line(path: Path, cell: int | None, line: int) -> tuple[list[Explaine
     codes = frozenset(check.code for check in all_checks() if check.code[2] in "567")
     tensors: list[Explained] = []
     verdicts: list[str] = []
-    for region in source.read(path).regions:
-        if region.kind == "generation-config":
-            continue
+    read = source.read(path)
+    if read.errors:
+        problem = read.errors[0]
+        where = f"{path}:{problem.line}" if problem.line else str(path)
+        raise UsageProblem(f"{where}: {problem.message}")
+    check_place(read, cell, line)
+    for region in read.regions:
         wanted = [index for index, item in enumerate(region.lines, 1) if item.number == line and item.cell == cell]
         if not wanted:
             continue
@@ -86,11 +93,36 @@ def explain_line(path: Path, cell: int | None, line: int) -> tuple[list[Explaine
             facts = analyse(region, path, timeline.matching(timeline.releases[-1]), Project.of(path), timeline)
         except (SyntaxError, RecursionError) as error:
             raise UsageProblem(f"{path} cannot be read: {error}") from None
-        tensors += tensors_on(interpret(facts, trace=True), region, wanted[0])
+        if region.is_python:
+            tensors += tensors_on(interpret(facts, trace=True), region, wanted[0])
         for finding in findings(facts, codes, fixes=False):
-            if source.position(region, finding.start)[0] == line:
+            if source.position(region, finding.start)[::2] == (line, cell):
                 verdicts.append(f"{finding.code} {finding.category.value}: {finding.message}")
     return tensors, verdicts
+
+
+def check_place(read: Source, cell: int | None, line: int) -> None:
+    """Raises UsageProblem where the file has no such cell or line, or the place is written in the wrong way for it."""
+    path = read.path
+    notebook = next((region for region in read.regions if region.kind == "notebook"), None)
+    if notebook is None:
+        if path.suffix == ".ipynb":
+            raise UsageProblem(f"{path} has no code cell in Python")
+        if cell is not None:
+            raise UsageProblem(f"{path} is no notebook: write FILE:LINE, without a cell")
+        count = len(read.text.splitlines())
+        if not 1 <= line <= max(count, 1):
+            raise UsageProblem(f"{path} has no line {line} (it has {count:,})")
+        return
+    places = notebook.lines
+    if cell is None:
+        raise UsageProblem(f"{path} is a notebook: write FILE:CELL:LINE, cells counted among the code cells")
+    numbers = [place.number for place in places if place.cell == cell]
+    if not numbers:
+        known = sorted({place.cell for place in places if place.cell is not None})
+        raise UsageProblem(f"{path} has no code cell {cell} in Python (it has {known[0]} to {known[-1]})")
+    if line not in numbers:
+        raise UsageProblem(f"cell {cell} of {path} has no line {line} (it has {max(numbers):,})")
 
 
 def tensors_on(layouts: Layouts, region: Region, line: int) -> list[Explained]:

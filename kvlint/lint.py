@@ -21,7 +21,7 @@ from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
 from kvlint.releases import ReleaseSet
 from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION
-from kvlint.source import EditError, Region, Source, SourceError, apply_region_edits
+from kvlint.source import PROSE, EditError, Region, Source, SourceError, apply_region_edits
 from kvlint.source import parse as parse_source
 
 if TYPE_CHECKING:
@@ -190,7 +190,9 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
     path = Path(job.path)
     source = parse_source(path, data, fix_docstrings=job.fix_docstrings)
     listen = job.use_suppressions and suppression.mentions(data)
-    file_wide = [suppression.file_wide_comments(region.text) if listen else () for region in source.regions]
+    file_wide = [
+        suppression.file_wide_comments(region.text, region.kind == PROSE) if listen else () for region in source.regions
+    ]
     regions: list[RegionLook] = []
     faults: list[Fault] = []
     dependencies: set[str] = set()
@@ -203,7 +205,7 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
         if listen:
             others = [comment for other, comments in enumerate(file_wide) if other != index for comment in comments]
             judged = job.codes if found.complete else job.codes - {UNUSED_SUPPRESSION[0]}
-            outcome = suppression.apply(region.text, kept, judged, others)
+            outcome = suppression.apply(region.text, kept, judged, others, region.kind == PROSE)
             kept, silenced = outcome.kept, outcome.silenced
         regions.append(RegionLook(region, kept, silenced))
     return Look(source, tuple(regions), tuple(faults), tuple(sorted(dependencies)))
@@ -358,7 +360,7 @@ def parses(region: Region) -> bool:
             import json
 
             json.loads(region.text)
-        else:
+        elif region.is_python:
             ast.parse(region.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False

@@ -16,6 +16,7 @@ from pathlib import Path
 from kvlint.carriers import carrier_for
 from kvlint.carriers.regions import (
     EXAMPLE_MARKS,
+    PROSE,
     EditError,
     Extraction,
     Layout,
@@ -30,6 +31,7 @@ from kvlint.carriers.regions import (
 from kvlint.findings import Edit
 
 __all__ = [
+    "PROSE",
     "EditError",
     "Layout",
     "Line",

@@ -23,6 +23,7 @@ COULD_BE_UNUSED = re.compile(rb"(?i)kvlint\s*:\s*ignore|#\s*noqa\s*:[^\n]*\bKV\d
 IGNORE = re.compile(r"#\s*kvlint\s*:\s*ignore(?P<file>-file)?(?![\w-])\s*(?:\[(?P<codes>[^\]\n]*)\])?", re.IGNORECASE)
 NOQA = re.compile(r"#\s*noqa(?P<colon>\s*:\s*(?P<codes>[A-Z]+\d+(?:[\s,]+[A-Z]+\d+)*))?(?![\w])", re.IGNORECASE)
 ITEM = re.compile(r"[^\s,]+")
+HTML_COMMENT = re.compile(r"<!--(?P<words>[^\n]*?)-->")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,20 @@ def could_be_unused(data: bytes) -> bool:
     return COULD_BE_UNUSED.search(data) is not None
 
 
-def find_comments(text: str) -> tuple[Comment, ...]:
-    """The suppression comments in Python source, in order. Source that cannot be tokenized has those up to there."""
+def find_comments(text: str, prose: bool = False) -> tuple[Comment, ...]:
+    """The suppression comments in Python source, in order. Source that cannot be tokenized has those up to there.
+
+    In *prose* (Markdown) they are HTML comments: ``<!-- kvlint: ignore[KV701] why -->``.
+    """
     found: list[Comment] = []
     starts = line_starts(text)
+    if prose:
+        for match in HTML_COMMENT.finditer(text):
+            row = bisect_right(starts, match.start())
+            line_end = starts[row] if row < len(starts) else len(text)
+            alone = not (text[starts[row - 1] : match.start()] + text[match.end() : line_end]).strip()
+            found += read_comment("#" + match["words"], match.start("words") - 1, row, alone)
+        return tuple(found)
     code_before = False
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -125,13 +136,19 @@ class Outcome:
     silenced: tuple[Finding, ...]
 
 
-def apply(text: str, findings: Sequence[Finding], codes: frozenset[str], file_wide: Sequence[Comment] = ()) -> Outcome:
+def apply(
+    text: str,
+    findings: Sequence[Finding],
+    codes: frozenset[str],
+    file_wide: Sequence[Comment] = (),
+    prose: bool = False,
+) -> Outcome:
     """Drops the findings of a region that a comment silences, and reports comments that silence nothing (KV900).
 
     *codes* are the rules in use: a comment for another rule is not unused. *file_wide* are comments of other regions
     of the file that hold for all of it.
     """
-    comments = find_comments(text)
+    comments = find_comments(text, prose)
     if not comments and not file_wide:
         return Outcome(tuple(findings), ())
     starts = line_starts(text)
@@ -149,9 +166,9 @@ def apply(text: str, findings: Sequence[Finding], codes: frozenset[str], file_wi
     return Outcome(tuple(kept), tuple(silenced))
 
 
-def file_wide_comments(text: str) -> tuple[Comment, ...]:
+def file_wide_comments(text: str, prose: bool = False) -> tuple[Comment, ...]:
     """The ``ignore-file`` comments of a region."""
-    return tuple(comment for comment in find_comments(text) if comment.lines is None)
+    return tuple(comment for comment in find_comments(text, prose) if comment.lines is None)
 
 
 def silence(

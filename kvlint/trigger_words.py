@@ -53,27 +53,30 @@ G43 = ("cache_position",)
 G44 = ("Attention", "attention", "attn",)
 G45 = ("forward",)
 G46 = ("return",)
-G47 = ("cache_implementation",)
-G48 = ("cache_config", "cache_implementation", "max_cache_len", "return_legacy_cache",)
-G49 = ("QuantizedCache", "quantized",)
-G50 = ("cache_implementation", "QuantizedCache",)
-G51 = ("cache[", "cache_k", "cache_v", "cat(", "concat", "k_cache", "key_cache", "stack(", "v_cache", "value_cache",)
-G52 = (".shape", ".size(",)
-G53 = ("[..., ", "[:, ", "index_select", "narrow(",)
-G54 = ("Cache", "cache.update", "flash_attn_func", "past_key", "scaled_dot_product_attention",)
-G55 = ("KV", "k.shape", "key.shape", "key_value", "keys.shape", "kv", "query_groups",)
-G56 = ("%",)
-G57 = ("cat(", "concat", "expand(", "repeat(", "repeat_interleave", "tile(",)
-G58 = ("Llama", "Mistral", "Qwen", "heads", "hidden_size", "llama", "mistral", "n_embd", "n_head", "qwen",)
-G59 = ("deepseek", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim",)
-G60 = ("hidden_size",)
-G61 = ("num_attention_heads",)
-G62 = ("cache=", "copy(", "past_key_values=",)
-G63 = ("apply_chat_template",)
-G64 = ("attention_mask", "cache=", "past_key_values=",)
-G65 = ("batch_repeat_interleave", "num_beams", "num_return_sequences",)
-G66 = ("generate(",)
-G67 = ("use_cache",)
+G47 = ("prepare_inputs_for_generation",)
+G48 = ("position_ids",)
+G49 = ("input_ids",)
+G50 = ("cache_implementation",)
+G51 = ("cache_config", "cache_implementation", "max_cache_len", "return_legacy_cache",)
+G52 = ("QuantizedCache", "quantized",)
+G53 = ("cache_implementation", "QuantizedCache",)
+G54 = ("cache[", "cache_k", "cache_v", "cat(", "concat", "k_cache", "key_cache", "stack(", "v_cache", "value_cache",)
+G55 = (".shape", ".size(",)
+G56 = ("[..., ", "[:, ", "index_select", "narrow(",)
+G57 = ("Cache", "cache.update", "flash_attn_func", "past_key", "scaled_dot_product_attention",)
+G58 = ("KV", "k.shape", "key.shape", "key_value", "keys.shape", "kv", "query_groups",)
+G59 = ("%",)
+G60 = ("cat(", "concat", "expand(", "repeat(", "repeat_interleave", "tile(",)
+G61 = ("Gemma", "LLaMA", "Llama", "Mistral", "Mixtral", "Qwen", "gemma", "heads", "hidden_size", "llama", "mistral", "mixtral", "n_embd", "n_head", "qwen",)
+G62 = ("deepseek", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim",)
+G63 = ("hidden_size",)
+G64 = ("num_attention_heads",)
+G65 = ("cache=", "copy(", "past_key_values=",)
+G66 = ("apply_chat_template",)
+G67 = ("attention_mask", "cache=", "past_key_values=",)
+G68 = ("batch_repeat_interleave", "num_beams", "num_return_sequences",)
+G69 = ("generate(",)
+G70 = ("use_cache",)
 
 SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV101": ((G0,), "", (((G1,), {"DFlashCache": 0xffffffffffffffffffffffffff, "EncoderDecoderCache": 0xffffff, "HQQQuantizedCache": 0x1ffffffffffe000000000000007ffff, "HybridCache": 0x1ffffffffffe000000000000007ffff, "HybridChunkedCache": 0x1ffffffffffe0000001ffffffffffff, "MambaCache": 0x1fffffffffffff00000000000ffffff, "MtpCache": 0x3fffffffffffffffffffffffff, "OffloadedCache": 0x1ffffffffffe000000000001fffffff, "OffloadedHybridCache": 0x1ffffffffffe000001fffffffffffff, "OffloadedStaticCache": 0x1ffffffffffe00000000000ffffffff, "QuantizedCache": 0x7ffff, "QuantoQuantizedCache": 0x1ffffffffffe000000000000007ffff, "SinkCache": 0x1ffffffffffe0000000000000000000, "SlidingWindowCache": 0x7e000000000000007ffff, "StaticCache": 0x3f}), ((G2,), {"Cache": 0x1ffffffffffffffe01fffffffffffff, "DynamicCache": 0x1ffffffffffffffffe0000000001fff}), ((G3,), {"HQQQuantizedCache": 0x1fffffffffffff000000000ffffffff, "HybridCache": 0x1fffffffffffff000000000ffffffff, "HybridChunkedCache": 0x1fffffffffffff00001ffffffffffff, "MambaCache": 0x1ffffffffffffffe0000000ffffffff, "OffloadedHybridCache": 0x1fffffffffffff0001fffffffffffff, "OffloadedStaticCache": 0x1fffffffffffff000000000ffffffff, "QuantoQuantizedCache": 0x1fffffffffffff000000000ffffffff, "SlidingWindowCache": 0x1fffffffffffff000000000ffffffff, "StaticCache": 0x1fffffffffffff000000000ffffffff}), ((G4,), {"DynamicCache": 0x1ffffffffffffff, "EncoderDecoderCache": 0x1fffffffffffffff, "HybridCache": 0x1fffffffffffff0001fffffffffffff, "StaticCache": 0xffffffff}), ((G5,), {"Cache": 0x1ffffffffffffff}), ((G6,), {"Cache": 0x1fffffffffffffff}), ((G7,), {"~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache)\\b": 0x2000000000fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DFlashCache|DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DFlashCache|DynamicCache)\\b": 0xffffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache)\\b": 0x7, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache)\\b": 0x7ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|MiniMaxCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|MiniMaxCache)\\b": 0x1ffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|QuantizedCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|QuantizedCache|StaticCache)\\b": 0xfffffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|ReformerDynamicCache|xLSTMCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|ReformerDynamicCache|xLSTMCache)\\b": 0x1fffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|StaticCache)\\b": 0x7fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|QuantizedCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|QuantizedCache|StaticCache)\\b": 0x1ffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|StaticCache)\\b": 0x3fffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:DynamicCache)\\b": 0x3fff000000fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:EncoderDecoderCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:EncoderDecoderCache|StaticCache)\\b": 0x1ffffffffffffffffffe000ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:FalconHybridMambaAttentionDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:FalconHybridMambaAttentionDynamicCache)\\b": 0x1fffffffffc000001ffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:FalconMambaCache|Lfm2HybridConvCache|MambaCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:FalconMambaCache|Lfm2HybridConvCache|MambaCache)\\b": 0x1fffffffffc00001fffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridCache)\\b": 0x1fffffffffffff00000003fffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridCache|StaticCache)\\b": 0x1fffffffffffffffe001fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridChunkedCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridChunkedCache)\\b": 0x1fffffffffffffffe03ffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridMambaAttentionDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridMambaAttentionDynamicCache)\\b": 0x1ffffffffffffffffffff07ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridMambaAttentionDynamicCache|ZambaHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridMambaAttentionDynamicCache|ZambaHybridDynamicCache)\\b": 0x1fffffffffc0000000000ffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Lfm2MoeHybridConvCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Lfm2MoeHybridConvCache)\\b": 0x1fffffffffc1fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Mamba2Cache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Mamba2Cache)\\b": 0x1fffffffffc0000000000001fffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:MambaCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:MambaCache)\\b": 0x1ffffffffffffffe0000000ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:NemotronHHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:NemotronHHybridDynamicCache)\\b": 0x1fffffffffcffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:OlmoHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:OlmoHybridDynamicCache)\\b": 0x1ffff000000ffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Qwen3NextDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Qwen3NextDynamicCache)\\b": 0x1fffffffffc007fffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Qwen3_5DynamicCache|Qwen3_5MoeDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Qwen3_5DynamicCache|Qwen3_5MoeDynamicCache)\\b": 0x1fffffffffc7fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:SlidingWindowCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:SlidingWindowCache)\\b": 0x1fffffffffffffffe000f07ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:SlidingWindowCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:SlidingWindowCache|StaticCache)\\b": 0x1fffffffffffffffe1fffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:StaticCache)\\b": 0x1fffffffffffffffe00000000ffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Zamba2HybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Zamba2HybridDynamicCache)\\b": 0x1fffffffffc000000000fffffffffff}), ((), {"EncoderDecoderCache": 0xffffff, "FalconMambaCache": 0x1fffffffffc00001fffffffffffffff, "HQQQuantizedCache": 0x1ffffffffffe000000000000007ffff, "HybridCache": 0x1ffffffffffe000000000001fffffff, "HybridChunkedCache": 0x1ffffffffffe0001fffffffffffffff, "MambaCache": 0x1fffffffffc0000000000001fffffff, "OffloadedCache": 0x1ffffffffffe000000000001fffffff, "OffloadedStaticCache": 0x1ffffffffffe00000000000ffffffff, "QuantizedCache": 0x7ffff, "QuantoQuantizedCache": 0x1ffffffffffe000000000000007ffff, "SinkCache": 0x1ffffffffffe0000000000000000000, "SlidingWindowCache": 0x1ffffffffffe000000000001fffffff, "StaticCache": 0x3f}), ((G8,), {"EncoderDecoderCache": 0xffffff, "HQQQuantizedCache": 0x1ffffffffffffffffffffff0007ffff, "HybridCache": 0x1ffffffffffffffffffffff0007ffff, "HybridChunkedCache": 0x1fffffffffffff00007ffffffffffff, "MambaCache": 0x1ffffffffffffffffffffff00ffffff, "OffloadedCache": 0x1fffffffffffff0000000001fffffff, "OffloadedHybridCache": 0x1fffffffffffff0001fffffffffffff, "QuantizedCache": 0xfffffffffffffffff, "QuantoQuantizedCache": 0x1ffffffffffffffffffffff0007ffff, "SlidingWindowCache": 0x1ffffffffffffffffffffff0007ffff, "StaticCache": 0xfffe000070000003f}),)),
@@ -102,26 +105,27 @@ SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV307": ((G43,), "", ()),
     "KV308": ((G42,), "", ()),
     "KV309": ((G44, G45, G46,), "\\.\\s*forward\\s*=(?!=)|\\bsetattr\\b|MethodType|\\.\\s*\\w*Att\\w*\\s*=(?!=)|Att\\w*\\s+as\\b|\\bclass\\s+\\w+\\s*\\([^)]*(?:[aA]tt|Block|Layer)", ()),
-    "KV401": ((G47,), "", ()),
-    "KV402": ((G47,), "", ()),
-    "KV403": ((G48,), "", ()),
-    "KV404": ((G49, G50,), "", ()),
-    "KV501": ((G51,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV502": ((G51,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV503": ((G52,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV504": ((G53,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV505": ((G54,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV601": ((G55, G56,), "[\\w)\\]]\\s*%\\s*[A-Za-z_(]", ()),
-    "KV602": ((G57,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV701": ((G58, G17,), "(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\\bcache\\s*=|head_dim", ()),
-    "KV702": ((G59, G17,), "(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\\bcache\\s*=|head_dim", ()),
-    "KV703": ((G60, G61, G17,), "(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\\bcache\\s*=|head_dim", ()),
-    "KV801": ((G62,), "", ()),
-    "KV802": ((G63,), "", ()),
-    "KV803": ((G64,), "", ()),
-    "KV804": ((G65,), "", ()),
-    "KV805": ((G66,), "", ()),
-    "KV806": ((G67,), "", ()),
+    "KV310": ((G47, G48, G49,), "", ()),
+    "KV401": ((G50,), "", ()),
+    "KV402": ((G50,), "", ()),
+    "KV403": ((G51,), "", ()),
+    "KV404": ((G52, G53,), "", ()),
+    "KV501": ((G54,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV502": ((G54,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV503": ((G55,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV504": ((G56,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV505": ((G57,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV601": ((G58, G59,), "[\\w)\\]]\\s*%\\s*[A-Za-z_(]", ()),
+    "KV602": ((G60,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV701": ((G61, G17,), "(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\\bcache\\s*=|head_dim", ()),
+    "KV702": ((G62, G17,), "(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\\bcache\\s*=|head_dim", ()),
+    "KV703": ((G63, G64, G17,), "(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\\bcache\\s*=|head_dim", ()),
+    "KV801": ((G65,), "", ()),
+    "KV802": ((G66,), "", ()),
+    "KV803": ((G67,), "", ()),
+    "KV804": ((G68,), "", ()),
+    "KV805": ((G69,), "", ()),
+    "KV806": ((G70,), "", ()),
 }
 
 OFF_BY_DEFAULT: tuple[str, ...] = (

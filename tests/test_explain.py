@@ -72,6 +72,64 @@ def test_markdown_counts_the_lines_of_the_file(tmp_path: Path, capsys: pytest.Ca
     assert "(line 10)" in out
 
 
+def notebook(path: Path) -> Path:
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": ["# Title\n"]},
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": ["import torch\n"]},
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": CODE.splitlines(True)},
+    ]
+    data = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+def test_notebooks_count_the_lines_of_a_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = notebook(tmp_path / "book.ipynb")
+    code, out, _ = explain(capsys, f"{path}:2:9")
+    assert code == 0
+    assert out.startswith("k: [batch, heads, sequence, head dim]\n")
+    assert "KV501 silent: " in out
+
+
+def test_prose_has_findings_and_no_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("# Title\n\nKV cache of Llama-3.1-70B: 2 * 80 * 64 * 128 * 2\n", encoding="utf-8")
+    code, out, _ = explain(capsys, f"{path}:3")
+    assert (code, out[:13], out.count("\n")) == (0, "KV701 silent:", 1)
+    code, out, _ = explain(capsys, f"{path}:1")
+    assert (code, out) == (0, f"{path}:1: no key or value tensor is followed here\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [
+        ("book.ipynb:3", "is a notebook: write FILE:CELL:LINE"),
+        ("book.ipynb:3:1", "has no code cell 3 in Python (it has 1 to 2)"),
+        ("book.ipynb:2:40", "cell 2 of book.ipynb has no line 40 (it has 11)"),
+        ("broken.ipynb:1:1", "broken.ipynb"),
+        ("empty.ipynb:1:1", "has no code cell in Python"),
+        ("README.md:9", "README.md has no line 9 (it has 2)"),
+        ("README.md:1:1", "is no notebook: write FILE:LINE"),
+        ("odd.py:1", "is not valid utf-8"),
+        ("README.md:0", "has no line 0"),
+    ],
+)
+def test_places_that_are_not_there(
+    place: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    notebook(tmp_path / "book.ipynb")
+    Path("broken.ipynb").write_text("{", encoding="utf-8")
+    Path("empty.ipynb").write_text(
+        '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}', encoding="utf-8"
+    )
+    Path("README.md").write_text("a\nb\n", encoding="utf-8")
+    Path("odd.py").write_bytes(b"x = '\xff'\n")
+    code, _, err = explain(capsys, place)
+    assert code == 2
+    assert err.startswith("kvlint: error: ") and complaint in err and err.count("\n") == 1
+
+
 @pytest.mark.parametrize("place", ["attention.py", "missing.py:3", "attention.py:x"])
 def test_mistakes_take_one_line(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = explain(capsys, place)

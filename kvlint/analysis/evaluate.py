@@ -1007,11 +1007,11 @@ def sys_modules() -> frozenset[str]:
 
 
 def analyse(region: Region, path: Path, target: ReleaseSet, project: Project, timeline: Timeline) -> Facts:
-    """The facts of one region; a ``generation_config.json`` has a text and no tree.
+    """The facts of one region; a ``generation_config.json`` and the prose of a document have a text and no tree.
 
     Raises SyntaxError where the text does not parse and RecursionError where it is nested too deeply.
     """
-    if region.kind == "generation-config":
+    if not region.is_python:
         return Facts(text=region.text, path=path, kind=region.kind, target=target, timeline=timeline)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

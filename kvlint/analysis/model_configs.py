@@ -14,6 +14,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+FAMILIES = re.compile(r"(?i)llama|mistral|mixtral|qwen|gpt2|gpt-2|opt-|bloom|falcon|gemma|phi|deepseek|smol|yi-|command")
+
 
 @dataclass(frozen=True, slots=True)
 class KnownConfig:
@@ -48,14 +50,18 @@ def known_configs() -> tuple[tuple[re.Pattern[str], KnownConfig], ...]:
 
 def named_models(text: str) -> tuple[KnownConfig, ...]:
     """The known models that a piece of code names."""
-    if not re.search(
-        r"(?i)llama|mistral|mixtral|qwen|gpt2|gpt-2|opt-|bloom|falcon|gemma|phi|deepseek|smol|yi-|command", text
-    ):
+    return tuple(config for _, config in model_mentions(text))
+
+
+def model_mentions(text: str) -> tuple[tuple[str, KnownConfig], ...]:
+    """The known models that a text names, each with the words that name it first."""
+    if not FAMILIES.search(text):
         return ()
-    found: list[KnownConfig] = []
+    found: list[tuple[str, KnownConfig]] = []
     rest = text
     for pattern, config in known_configs():
-        if pattern.search(rest):
-            found.append(config)
+        match = pattern.search(rest)
+        if match is not None:
+            found.append((match.group(), config))
             rest = pattern.sub(" ", rest)
     return tuple(found)

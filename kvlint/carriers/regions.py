@@ -19,6 +19,8 @@ from kvlint.findings import Edit
 # Without one of these a docstring holds no example.
 EXAMPLE_MARKS = (">>> ", "```", "~~~", ".. code", ".. sourcecode", ".. ipython", ".. testcode", ".. jupyter-execute")
 NEWLINE = re.compile(r"\r\n|\r|\n")
+PROSE = "markdown-prose"
+"""The kind of the region with everything in a Markdown file that is no code."""
 
 
 class EditError(ValueError):
@@ -60,13 +62,19 @@ class Region:
     """A piece of a file that is linted on its own.
 
     *text* has ``\\n`` line ends and no byte order mark. *kind* is ``module``, ``notebook``, ``markdown``, ``rst``,
-    ``docstring`` or ``generation-config`` (*text* is JSON then). Without *layout* the text is the document itself.
+    ``docstring``, ``generation-config`` (*text* is JSON then) or ``markdown-prose`` (no code at all). Without *layout*
+    the text is the document itself.
     """
 
     text: str
     kind: str = "module"
     fixable: bool = True
     layout: Layout | None = None
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the text is Python."""
+        return self.kind not in ("generation-config", PROSE)
 
     @property
     def lines(self) -> tuple[Line, ...]:

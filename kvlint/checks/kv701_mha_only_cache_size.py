@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.prose_sizes import prose_sizes
 from kvlint.analysis.sizes import SizeRecord
+from kvlint.carriers.regions import PROSE
 from kvlint.checks.base import Check
 from kvlint.checks.sizes import config_base, place_of, size_records
 from kvlint.checks.words import CACHE_SIZE, CACHE_WORDS
@@ -16,12 +18,17 @@ from kvlint.rewriting import replace_node
 class MhaOnlyCacheSize(Check):
     """Reports sizes and buffers of a cache that count query heads."""
 
-    triggers = ("heads", "hidden_size", "n_head", "llama", "Llama", "qwen", "Qwen", "mistral", "Mistral", "n_embd")
+    triggers = (
+        *("heads", "hidden_size", "n_head", "n_embd"),
+        *("llama", "Llama", "LLaMA", "qwen", "Qwen", "mistral", "Mistral", "mixtral", "Mixtral", "gemma", "Gemma"),
+    )
     also = (CACHE_WORDS,)
     pattern = CACHE_SIZE
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
+        if facts.kind == PROSE:
+            yield from self.prose(facts)
         for record in size_records(facts):
             if record.kind not in ("heads", "hidden"):
                 continue
@@ -40,6 +47,26 @@ class MhaOnlyCacheSize(Check):
                 if record.kind == "heads"
                 else "count `num_key_value_heads * head_dim`",
                 fix=fix_of(facts, record),
+            )
+
+    def prose(self, facts: Facts) -> Iterator[Finding]:
+        """Products of numbers beside the name of a model, in a document."""
+        for size in prose_sizes(facts.text):
+            config = size.config
+            what = "This counts" if size.kind == "heads" else "The hidden size stands for"
+            much = f" ({config.factor} too much)" if config.factor else ""
+            yield Finding(
+                code=self.code,
+                name=self.name,
+                category=self.category,
+                start=size.start,
+                end=size.end,
+                message=f"{what} the {config.heads} query heads of the cache{much}: "
+                f"{size.model} caches {config.kv_heads} kv heads",
+                help=f"count the kv heads: `{' '.join(size.corrected(facts.text).split())}`",
+                releases=facts.target,
+                statement_start=facts.text.rfind("\n", 0, size.start) + 1,
+                statement_end=size.end,
             )
 
 
