@@ -670,6 +670,12 @@ def test_cache_that_is_switched_off(text: str) -> None:
         model(ids, labels=labels).loss.backward()
     """,
     """
+    class Wrapped:
+        def generate(self, *args, **kwargs):
+            kwargs["use_cache"] = False
+            return self.model.generate(*args, **kwargs)
+    """,
+    """
     def settings(model, batching):
         config = GenerationConfig()
         if batching:

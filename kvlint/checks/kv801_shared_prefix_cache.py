@@ -52,7 +52,7 @@ PLACES = ("attention_mask", "position_ids", "cache_position")
 class SharedPrefixCache(Check):
     """Reports a cache that several prompts write to, and shallow copies of a cache."""
 
-    triggers = ("cache=", "past_key_values=", "copy(")
+    triggers = ("cache=", "past_key_values=")
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

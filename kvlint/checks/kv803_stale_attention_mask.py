@@ -47,7 +47,7 @@ ENCODER_WORDS = frozenset({"decoder_input_ids", "encoder_outputs", "encoder_hidd
 class StaleAttentionMask(Check):
     """Reports calls on a used cache whose mask covers only the new tokens, is that of the prompt, or is left out."""
 
-    triggers = ("attention_mask", "cache=", "past_key_values=")
+    triggers = ("cache=", "past_key_values=")
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ MASK_MAKERS = ("ones", "new_ones", "ones_like")
 class CacheLengthAssumption(Check):
     """Reports places that take a cache to be as long as the sequence it generated."""
 
-    triggers = ("generate(",)
+    triggers = ("get_seq_length", "get_usable_length", "cache=", "past_key_values=", ".crop(")
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
