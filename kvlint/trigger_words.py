@@ -65,7 +65,7 @@ G55 = (".shape", ".size(",)
 G56 = ("[..., ", "[:, ", "index_select", "narrow(",)
 G57 = ("Cache", "cache.update", "flash_attn_func", "past_key", "scaled_dot_product_attention",)
 G58 = ("KV", "k.shape", "key.shape", "key_value", "keys.shape", "kv", "query_groups",)
-G59 = ("%",)
+G59 = ("%", "//",)
 G60 = ("cat(", "concat", "expand(", "repeat(", "repeat_interleave", "tile(",)
 G61 = ("Gemma", "LLaMA", "Llama", "Mistral", "Mixtral", "Qwen", "gemma", "heads", "hidden_size", "llama", "mistral", "mixtral", "n_embd", "n_head", "qwen",)
 G62 = ("deepseek", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim",)
@@ -114,7 +114,7 @@ SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV503": ((G55,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
     "KV504": ((G56,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
     "KV505": ((G57,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV601": ((G58, G59,), "[\\w)\\]]\\s*%\\s*[A-Za-z_(]", ()),
+    "KV601": ((G58, G59,), "[\\w)\\]]\\s*%\\s*[A-Za-z_(]|//\\s*[\\w.\\[\\]\\\"'(]*(?:kv|KV|key_value|query_groups)", ()),
     "KV602": ((G60,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
     "KV701": ((G61, G17,), "(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\\bcache\\s*=|head_dim", ()),
     "KV702": ((G62, G17,), "(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\\bcache\\s*=|head_dim", ()),

@@ -9,10 +9,11 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.cache_parameters import merge_place
 from kvlint.checks.call_targets import arguments_of, is_none, target_of
 from kvlint.checks.kv305_unfilled_cache_parameter import required, unfilled
 from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, library_called
-from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.rewriting import drop_keywords
 
 NAME = "cache_position"
@@ -81,8 +82,42 @@ class RemovedCachePosition(Check):
             life=life,
             help="the position of the first new token is `cache.get_seq_length()`; `is_first_iteration` tells the first step",
             category=Category.BREAKS,
+            fix=count_positions(facts, item) if item.place.releases <= life and not missing else None,
             span=(start, start + len(NAME)),
         )
+
+
+def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
+    """Makes the positions of the new tokens where none come; None where another fix is about to rename the cache."""
+    function = item.info.node
+    past = next((arg.arg for arg in item.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
+    if item.role != "prepare" or past is None or item.info.parameter("input_ids") is None or facts.kind == "docstring":
+        return None
+    place = merge_place(facts, function)
+    if place is None or unfilled(facts, item) or not imports_torch(facts):
+        return None
+    offset, indent, _ = place
+    masked = item.info.parameter("attention_mask") is not None
+    length = "input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]" if masked else "input_ids.shape[1]"
+    lines = (
+        f"if {NAME} is None:",
+        f"    {NAME} = torch.arange(",
+        f"        {past}.get_seq_length() if {past} is not None else 0,",
+        f"        {length},",
+        "        device=input_ids.device,",
+        "    )",
+    )
+    text = "".join(f"{line}\n{indent}" for line in lines)
+    return Fix(f"Make `{NAME}` where none comes", Applicability.UNSAFE, (Edit(offset, offset, text),))
+
+
+def imports_torch(facts: Facts) -> bool:
+    """True where the file says ``import torch``."""
+    assert facts.tree is not None
+    return any(
+        isinstance(node, ast.Import) and any(alias.name == "torch" and alias.asname is None for alias in node.names)
+        for node in facts.tree.body  # type: ignore[attr-defined]
+    )
 
 
 def first_need(info: FunctionInfo) -> ast.expr | None:
