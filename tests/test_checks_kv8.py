@@ -389,6 +389,16 @@ def test_conversation_that_goes_on(text: str) -> None:
         return model.generate(**enc, past_key_values=cache)  # KV803
     """,
     """
+    class ChatSession:
+        def __init__(self, model, tok):
+            self.model, self.tok = model, tok
+            self.past = DynamicCache()
+
+        def ask(self, prompt):
+            enc = self.tok(prompt, return_tensors="pt")
+            return self.model.generate(enc.input_ids, past_key_values=self.past)  # KV803
+    """,
+    """
     class Stream:
         def __init__(self, model, tok):
             self.model, self.tok, self.past = model, tok, None
@@ -468,6 +478,15 @@ def test_mask_that_does_not_cover_the_past(text: str) -> None:
             new = self.tok(text, return_tensors="pt").input_ids
             self.ids = torch.cat([self.ids, new], 1)
             return self.model.generate(self.ids, cache=self.cache)
+    """,
+    """
+    class Backend:
+        def __init__(self, model, tok):
+            self.model, self.tok = model, tok
+            self.past = DynamicCache()
+
+        def complete(self, prompt):
+            return self.model.generate(**self.tok(prompt, return_tensors="pt"), past_key_values=self.past)
     """,
     """
     class Runner:

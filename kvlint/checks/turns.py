@@ -14,9 +14,11 @@ TURNS = re.compile(
 )
 """What people call the parts of a conversation."""
 WHOLE = re.compile(
-    r"(?i)histor|conversation|messages|dialog|transcript|context|generated|past|prev|full|all_|chunk|segment|window|block|piece|step|grow|prompt|prefix"
+    r"(?i)histor|conversation|messages|dialog|transcript|context|generated|past|prev|full|all_|chunk|segment|window|block|piece|step|grow|prefix"
 )
 """Names of what may hold the earlier turns, or be a piece of one sequence."""
+PROMPT = re.compile(r"(?i)prompt")
+"""A name of one turn in a chat, and of anything at all elsewhere."""
 PIECES = re.compile(
     r"(?i)histor|conversation|dialog|transcript|prev|chunk|segment|window|block|piece|step|grow|split|stream"
 )
@@ -70,6 +72,8 @@ def is_conversation(loop: ast.AST, found: Dependence) -> bool:
 
 def may_hold_history(scope: Scope, feed: Feed) -> bool:
     """True where what is fed may contain the earlier turns, as far as this function shows."""
+    owner = feed.place.owner
+    chat = any(CHAT.search(name) for name in (getattr(scope.node, "name", ""), owner.name if owner is not None else ""))
     expressions, paths = slice_of(scope, feed.inputs)
     for path in paths:
         if any(scope.changed_in(prefix, scope.node) for prefix in prefixes(path)):
@@ -79,7 +83,8 @@ def may_hold_history(scope: Scope, feed: Feed) -> bool:
             continue
         if path.startswith("self.") and not is_fixed_part(path):
             return True
-        if WHOLE.search(path) and not is_single_message(scope, expressions, path):
+        whole = WHOLE.search(path) or (PROMPT.search(path) and not chat)
+        if whole and not is_single_message(scope, expressions, path):
             return True
     return any(reads_length(item) for item in expressions)
 
