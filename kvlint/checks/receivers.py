@@ -212,7 +212,7 @@ def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
     for call in facts.calls:
         func = call.node.func
         name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-        if name == "from_legacy_cache" and call.node.args or name in PAIR_TAKERS and len(call.node.args) == 1:
+        if (name == "from_legacy_cache" and call.node.args) or (name in PAIR_TAKERS and len(call.node.args) == 1):
             path = path_of(call.node.args[0])
             if path:
                 found.add((id(call.place.function), path))
