@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import pytest
+from analysing import lint
 from layout_helpers import found, lines_marked
+
+from kvlint.carriers.regions import edited
+from kvlint.findings import Applicability, Category
 
 CODES = "KV601 KV602"
 
@@ -196,3 +201,79 @@ def test_bad(name: str) -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_good(name: str) -> None:
     assert found(module(GOOD[name]), CODES) == []
+
+
+GROUPS = {
+    "fields of a config": (
+        """
+        class Attention(nn.Module):
+            def __init__(self, config):
+                self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        """,
+        1,
+    ),
+    "attributes that were read from it": (
+        """
+        class Attention(nn.Module):
+            def __init__(self, config):
+                self.num_heads = config.num_attention_heads
+                self.num_kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+                self.n_rep = self.num_heads // self.num_kv_heads
+        """,
+        1,
+    ),
+    "items of a dict": (
+        """
+        def groups(config):
+            return config["num_attention_heads"] // config["num_key_value_heads"]
+        """,
+        1,
+    ),
+    "asserted": (
+        """
+        class Attention(nn.Module):
+            def __init__(self, config):
+                assert config.num_attention_heads % config.num_key_value_heads == 0
+                self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        """,
+        0,
+    ),
+    "tested by the config class": (
+        """
+        class Config:
+            def __init__(self, num_attention_heads, num_key_value_heads):
+                if num_attention_heads % num_key_value_heads != 0:
+                    raise ValueError("heads")
+
+
+        class Attention(nn.Module):
+            def __init__(self, config):
+                self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+        """,
+        0,
+    ),
+    "multiplied back": (
+        """
+        class Attention(nn.Module):
+            def __init__(self, config):
+                self.num_key_value_groups = config.num_attention_heads // config.num_key_value_heads
+                if self.num_key_value_groups * config.num_key_value_heads != config.num_attention_heads:
+                    raise ValueError("heads")
+        """,
+        0,
+    ),
+    "parameters": ("def groups(n_heads, n_kv_heads):\n    return n_heads // n_kv_heads\n", 0),
+    "shapes": ("def groups(q, k):\n    return q.shape[1] // k.shape[1]\n", 0),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_that_need_not_be_whole_are_only_counted(name: str) -> None:
+    code, count = GROUPS[name]
+    text = textwrap.dedent(code)
+    items = lint(text, codes=("KV601",))
+    assert [item.category for item in items] == [Category.UNDECIDED] * count
+    for item in items:
+        assert item.fix is None or item.fix.applicability is Applicability.SHOWN
+        if item.fix is not None:
+            ast.parse(edited(text, item.fix.edits))

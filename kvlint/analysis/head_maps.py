@@ -19,6 +19,7 @@ from kvlint.analysis.layout_walk import text_of
 ONE_HEAD = re.compile(
     r"(?i)^(?:h|hq|qh|hi|hd|h_idx|head|q_?head|query_?head|head_(?:idx|id|index|i|num)|i_?h|ih|off_hq?|pid_hq?|cur_head|head_q|off_head|start_h|h_q|q_head_(?:idx|id|index)|cur_head_id)$"
 )
+CONFIG = re.compile(r"(?i)(?:^|_)(?:cfg|conf|config|hparams|args)$")
 STRIDE = re.compile(r"(?i)stride")
 STATE_STRIDE = re.compile(r"(?i)(?:^|_)[kv](?:[a-z]{0,2}|_?cache.*)(?:_|$)|key|value|_kv|kv_")
 ON_PURPOSE = re.compile(r"(?i)bug|wrong|bad|naive|incorrect|broken|tiled|modulo|interleav")
@@ -34,6 +35,84 @@ class HeadMap:
     """Where the keys or values are indexed."""
     group: str
     """Code for the number of query heads that share a kv head, or "" where nothing in scope says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSize:
+    """A number of query heads over a number of kv heads, both from a configuration, that nothing shows to divide."""
+
+    node: ast.BinOp
+    statement: ast.stmt
+
+
+def unchecked_groups(tree: ast.Module) -> list[GroupSize]:
+    """The sizes of groups that are computed from a configuration, in a file that tests nowhere that they are whole."""
+    quotients: list[tuple[ast.BinOp, ast.stmt]] = []
+    from_config: set[str] = set()
+    for statement in ast.walk(tree):
+        if not isinstance(statement, ast.stmt):
+            continue
+        expressions = list(own_expressions(statement))
+        for node in expressions:
+            if is_division_test(node):
+                return []
+            if (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.FloorDiv)
+                and role_of_name(field_name(node.left)) == HEADS
+                and role_of_name(field_name(node.right)) == KV_HEADS
+            ):
+                quotients.append((node, statement))
+        if isinstance(statement, ast.Assign) and any(of_config(node) for node in expressions):
+            from_config.update(ast.unparse(target) for target in statement.targets)
+    return [
+        GroupSize(node, statement)
+        for node, statement in sorted(quotients, key=lambda item: (item[0].lineno, item[0].col_offset))
+        if all(of_config(side) or ast.unparse(side) in from_config for side in (node.left, node.right))
+    ]
+
+
+def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
+    """The expressions of a statement, without those of statements inside it."""
+    stack: list[ast.AST] = [statement]
+    while stack:
+        node = stack.pop()
+        stack.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
+        if isinstance(node, ast.expr):
+            yield node
+
+
+def is_division_test(node: ast.expr) -> bool:
+    """``n_q % n_kv``, ``divmod(n_q, n_kv)``, and comparisons with a product of the kv heads."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return role_of_name(field_name(node.left)) == HEADS and role_of_name(field_name(node.right)) == KV_HEADS
+    if isinstance(node, ast.Call):
+        return text_of(node.func) == "divmod" and any(role_of_name(field_name(arg)) == KV_HEADS for arg in node.args)
+    return isinstance(node, ast.Compare) and any(
+        isinstance(side, ast.BinOp)
+        and isinstance(side.op, ast.Mult)
+        and KV_HEADS in (role_of_name(field_name(side.left)), role_of_name(field_name(side.right)))
+        for side in (node.left, *node.comparators)
+    )
+
+
+def of_config(node: ast.expr) -> bool:
+    """``config.x``, ``self.config.x``, ``config["x"]``, ``getattr(config, "x")``."""
+    if isinstance(node, ast.Call) and text_of(node.func) in ("getattr", "get") and node.args:
+        base: ast.expr | None = node.args[0]
+        if isinstance(node.func, ast.Attribute):
+            base = node.func.value
+    else:
+        base = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+    return base is not None and bool(CONFIG.search(text_of(base)))
+
+
+def field_name(node: ast.expr) -> str:
+    """The name of a variable, an attribute, or an item that is written as a string."""
+    if isinstance(node, ast.Call) and text_of(node.func) in ("getattr", "get"):
+        keys = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+        return keys[0] if keys else ""
+    return text_of(node)
 
 
 def head_maps(tree: ast.Module) -> list[HeadMap]:

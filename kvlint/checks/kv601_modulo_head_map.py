@@ -1,13 +1,14 @@
-"""Query heads mapped to kv heads with ``%`` instead of ``//``."""
+"""Query heads mapped to kv heads with ``%`` instead of ``//``, and (undecided) groups that need not be whole."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.head_maps import HeadMap, head_maps
+from kvlint.analysis.head_maps import GroupSize, HeadMap, head_maps, unchecked_groups
 from kvlint.checks.base import Check
-from kvlint.findings import Applicability, Category, Finding, Fix, Origin
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix, Origin
 from kvlint.rewriting import has_comment, is_plain, replace_node
 
 
@@ -15,8 +16,8 @@ class ModuloHeadMap(Check):
     """Reports remainders that pick the kv head of a query head."""
 
     triggers = ("kv", "KV", "key_value", "query_groups", "k.shape", "key.shape", "keys.shape")
-    also = (("%",),)
-    pattern = r"[\w)\]]\s*%\s*[A-Za-z_(]"
+    also = (("%", "//"),)
+    pattern = r"[\w)\]]\s*%\s*[A-Za-z_(]|//\s*[\w.\[\]\"'(]*(?:kv|KV|key_value|query_groups)"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
@@ -36,6 +37,36 @@ class ModuloHeadMap(Check):
                 origin=Origin(start, "keys or values are indexed with it here"),
                 fix=fix_of(facts, found),
             )
+        for group in unchecked_groups(facts.tree):
+            place = Place(facts.target, frozenset(), group.statement, None, None)
+            yield self.finding(
+                facts,
+                group.node,
+                place,
+                "Nothing in this file shows that the query heads are a multiple of the kv heads; where they are not, the size "
+                "of a group is rounded down",
+                releases=place.releases,
+                help=f"test `{facts.source(group.node.left)} % {facts.source(group.node.right)} == 0` where it is computed",
+                category=Category.UNDECIDED,
+                fix=test_in_front(facts, group),
+            )
+
+
+def test_in_front(facts: Facts, group: GroupSize) -> Fix | None:
+    """A test in front of a statement that stands alone on its lines."""
+    if not isinstance(group.statement, (ast.Assign, ast.AnnAssign)):
+        return None
+    start, _ = facts.span(group.statement)
+    line = facts.text.rfind("\n", 0, start) + 1
+    indent = facts.text[line:start]
+    left, right = facts.source(group.node.left), facts.source(group.node.right)
+    if indent.strip() or "\n" in left + right:
+        return None
+    text = (
+        f"{indent}if {left} % {right}:\n"
+        f'{indent}    raise ValueError("the query heads must be a multiple of the kv heads")\n'
+    )
+    return Fix("Test that the groups are whole", Applicability.SHOWN, (Edit(line, line, text),))
 
 
 def replacement(facts: Facts, found: HeadMap) -> str:
