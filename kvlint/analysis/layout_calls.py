@@ -90,6 +90,8 @@ SAME_SHAPE = frozenset(
     ]
 )
 CONCAT = frozenset({"cat", "concat", "concatenate"})
+TRANSPOSING = frozenset({"transpose_a", "transpose_b", "adjoint_a", "adjoint_b"})
+"""Arguments of TensorFlow's matmul that turn an operand round first."""
 CREATE = frozenset(
     {"zeros", "ones", "empty", "randn", "rand", "full", "new_zeros", "new_ones", "new_empty", "new_full"}
 )
@@ -407,6 +409,8 @@ class LayoutCalls(LayoutAttention):
         if name in SDPA or name in FLASH:
             return self.attend(node, name, arguments, keywords)
         if name in ("matmul", "bmm", "baddbmm", "dot") and len(arguments) >= 2:
+            if any(keyword.arg in TRANSPOSING for keyword in node.keywords):
+                return NOTHING
             pair = arguments[-2:] if name == "baddbmm" else arguments[:2]
             return self.matmul(node, pair[0], pair[1])
         if name == "einsum":
