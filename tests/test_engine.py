@@ -82,6 +82,7 @@ def test_workers_find_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch
         return original(jobs, order, workers)
 
     monkeypatch.setattr(engine, "PARALLEL_BYTES", 100)
+    monkeypatch.setattr(engine, "BATCH_BYTES", 0)
     monkeypatch.setattr(engine, "execute_in_pool", note)
     two = run(jobs=2, use_cache=False)
     assert started == [2]
@@ -107,6 +108,7 @@ def test_a_worker_that_dies_costs_its_file_only(monkeypatch: pytest.MonkeyPatch)
     for name in ("a.py", "b.py", "c.py"):
         write(name, STALE)
     monkeypatch.setattr(engine, "PARALLEL_BYTES", 100)
+    monkeypatch.setattr(engine, "BATCH_BYTES", 0)
     monkeypatch.setattr(engine, "work", die)
     outcome = run(jobs=2, use_cache=False)
     assert found(outcome) == [("a.py", 4, "KV204"), ("c.py", 4, "KV204")]

@@ -61,7 +61,11 @@ def missing_member_ways(timeline: Timeline) -> Iterator[tuple[Groups, Mapping[st
     whose name (or that of an attribute which holds one) is in the file then. The name of a rare class is enough."""
     library = Library(timeline)
     classes = sorted({timeline.canonical(name) or name for name in timeline.symbols() if timeline.is_cache_class(name)})
-    names = sorted({member for cls in classes for member in timeline.members(cls)})
+    broken = tables()["broken"]
+    names = sorted(
+        {member for cls in classes for member in timeline.members(cls)}
+        | {member for row in broken for member in row["members"]}
+    )
     known: dict[str, ReleaseSet] = {}
     for cls in NAMED_MEMBERS:
         found: dict[str, ReleaseSet] = {}
@@ -69,11 +73,11 @@ def missing_member_ways(timeline: Timeline) -> Iterator[tuple[Groups, Mapping[st
             lives = library.member(cls, name)
             if cls != CACHE:
                 lives |= library.member(CACHE, name) - timeline.importable(cls)
-            gone = timeline.all - lives
-            for row in tables()["broken"]:
+            gone = timeline.all - lives if lives else NO_RELEASE
+            for row in broken:
                 if name in row["members"] and ("*" in row["classes"] or cls.rpartition(".")[2] in row["classes"]):
                     gone |= timeline.matching(row["releases"])
-            if lives and gone and gone - known.get(name, NO_RELEASE):
+            if gone - known.get(name, NO_RELEASE):
                 found[name] = gone
         if cls == CACHE:
             known = dict(found)
