@@ -35,7 +35,8 @@ def default_folder() -> str:
         return os.path.join(base, "kvlint", "Cache")
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Caches/kvlint")
-    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "kvlint")
+    base = os.environ.get("XDG_CACHE_HOME", "")  # a relative one counts as none, says its specification
+    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.cache"), "kvlint")
 
 
 def key_of(job: Job, timeline: str) -> str:

@@ -177,6 +177,8 @@ def read_overrides(options: dict[str, Any]) -> Overrides:
     }
     for name in ("select", "extend_select", "ignore"):
         check_selectors(lists[name], f"--{name.replace('_', '-')}")
+    if options["select"] and not lists["select"]:
+        raise UsageProblem("--select: names no rule")
     for name in ("exclude", "extend_exclude"):
         check_globs(lists[name], f"--{name.replace('_', '-')}")
     check_show(lists["show"], "--show")
@@ -215,6 +217,8 @@ def folder_of(path: str, cwd: str) -> str:
 def check_stdin(resolver: Resolver, request: Request) -> int:
     """Lints standard input. With --fix the text goes to standard output, the report to the error stream."""
     path = os.path.normpath(os.path.join(resolver.cwd, request.stdin_filename or STDIN_NAME))
+    if sys.stdin is None:
+        raise UsageProblem("standard input is closed, there is nothing to lint")
     data = sys.stdin.buffer.read()
     settings = resolver.for_folder(os.path.dirname(path))
     found = Discovery((FoundFile(path, settings),), ())

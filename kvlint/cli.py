@@ -81,6 +81,7 @@ def main() -> None:
 
 def exit_code_of(command: Callable[[], Any]) -> int:
     """Runs *command* and turns its outcome, or its failure, into an exit code."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -102,6 +103,10 @@ def exit_code_of(command: Callable[[], Any]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as problem:
+        if os.environ.get("KVLINT_TRACEBACK"):
+            raise
+        return complain(describe_failure(problem))
     except Exception as problem:
         if os.environ.get("KVLINT_TRACEBACK"):
             raise
@@ -115,6 +120,23 @@ def complain(message: str) -> int:
     """One line on the error stream, and the exit code of a mistake."""
     print(f"kvlint: error: {' '.join(message.split())}", file=sys.stderr)
     return 2
+
+
+def open_closed_streams() -> None:
+    """Gives a process that was started without an output or an error stream (``>&-``) one that leads nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def describe_failure(problem: OSError) -> str:
+    """What the system refused, in words."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the current folder does not exist any more"
+    reason = (problem.strerror or str(problem) or type(problem).__name__).lower()
+    return f"{os.fsdecode(problem.filename)}: {reason}" if isinstance(problem.filename, str | bytes) else f"output: {reason}"
 
 
 def describe_option(problem: click.NoSuchOption) -> str:

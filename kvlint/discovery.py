@@ -77,6 +77,8 @@ def discover(paths: Iterable[str], resolver: Resolver) -> Discovery:
             settings = resolver.for_folder(absolute)
             if not (settings.force_exclude and settings.excludes(absolute)):
                 walk_folder(walk, absolute, ignore_files_above(absolute) if settings.respect_gitignore else ())
+        elif not stat.S_ISREG(mode):
+            raise UsageProblem(f"{path}: neither a file nor a folder (standard input is read with -)")
         else:
             settings = resolver.for_folder(os.path.dirname(absolute))
             if not (settings.force_exclude and settings.excludes(absolute)):

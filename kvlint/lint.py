@@ -230,6 +230,9 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline) -> Found:
     dependencies = tuple(str(dependency) for dependency in facts.dependencies)
     try:
         return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
+    except (RecursionError, MemoryError) as problem:
+        finding = finding_of_kv000(0, 0, too_much(problem))
+        return Found((finding,) if SYNTAX_ERROR[0] in job.codes else (), (), dependencies, complete=False)
     except Exception:
         findings: list[Finding] = []
         faults: list[Fault] = []
@@ -354,17 +357,24 @@ def try_round(source: Source, chosen: Sequence[tuple[Region, Sequence[Unit]]]) -
 
 
 def parses(region: Region) -> bool:
-    """True where the text of the region is what it claims to be: Python, or JSON."""
+    """True where the text of the region is what it claims to be: JSON, or Python that gives no keyword twice."""
     try:
         if region.kind == "generation-config":
             import json
 
             json.loads(region.text)
         elif region.is_python:
-            ast.parse(region.text)
+            calls = (node for node in ast.walk(ast.parse(region.text)) if isinstance(node, ast.Call))
+            return not any(repeats(call.keywords) for call in calls)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
+
+
+def repeats(keywords: Sequence[ast.keyword]) -> bool:
+    """True where one name is given twice, which the compiler refuses and the parser lets pass."""
+    names = [keyword.arg for keyword in keywords if keyword.arg is not None]
+    return len(names) != len(set(names))
 
 
 def rules_of(units: Iterable[Unit]) -> str:

@@ -262,6 +262,7 @@ class Timeline:
             )
         return chosen
 
+    @_remembered
     def describe(self, rs: ReleaseSet, within: ReleaseSet) -> str:
         """Prose for a message, seen from the range *within*: ``from 5.0.0``, ``on 4.54.0 to 4.57.6``, ``on 5.4.0``.
 

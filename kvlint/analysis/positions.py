@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
-from bisect import bisect_right
+import re
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 
 
 class LineIndex:
     """Line starts of one text; offsets and columns count characters."""
 
-    __slots__ = ("_starts", "_text")
+    __slots__ = ("_ascii", "_line", "_starts", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._ascii = text.isascii()
+        self._line: tuple[int, list[int]] = (0, [])
         starts = [0]
         position = text.find("\n")
         while position >= 0:
@@ -30,11 +33,19 @@ class LineIndex:
     def offset(self, line: int, byte_column: int) -> int:
         """Character offset of a 1-based line and a 0-based UTF-8 byte column."""
         start = self._starts[line - 1]
-        end = self._starts[line] if line < len(self._starts) else len(self._text)
-        content = self._text[start:end]
-        if content.isascii():
-            return start + byte_column
-        return start + len(content.encode()[:byte_column].decode(errors="ignore"))
+        return start + byte_column if self._ascii else start + byte_column - self._surplus(line, byte_column)
+
+    def _surplus(self, line: int, byte_column: int) -> int:
+        """How many of the first *byte_column* bytes of a line only continue a character.
+
+        The answer for a line is kept until another one is asked for: a line can be as long as the file.
+        """
+        if self._line[0] != line:
+            end = self._starts[line] if line < len(self._starts) else len(self._text)
+            content = self._text[self._starts[line - 1] : end]
+            continuing = re.finditer(rb"[\x80-\xbf]", b"" if content.isascii() else content.encode())
+            self._line = (line, [match.start() for match in continuing])
+        return bisect_left(self._line[1], byte_column)
 
     def line(self, offset: int) -> int:
         """1-based line of a character offset."""

@@ -13,6 +13,9 @@ from kvlint.findings import Applicability, Edit, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import as_keyword, has_comment, is_plain, rewrite_call, with_argument, without_arguments
 
+TYPE_COMMENT = re.compile(r"#\s*type:.*")
+WORD = re.compile(r"\w+")
+
 IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
 
@@ -148,6 +151,9 @@ class ClassRewrite:
         """False where the file mentions the imported name in a place that the analysis did not account for."""
         assert self.facts.tree is not None
         accounted = {id(item.node) for item in self.same}
+        for comment in TYPE_COMMENT.finditer(self.facts.text):
+            if not bound.isdisjoint(WORD.findall(comment.group())):
+                return False
         for node in ast.walk(self.facts.tree):
             if isinstance(node, ast.Name) and node.id in bound and id(node) not in accounted:
                 return False

@@ -25,7 +25,9 @@ def render(view: View) -> str:
                 "check_name": item.code,
                 "description": f"{item.name}: {full_message(item)}",
                 "severity": SEVERITIES[item.severity],
-                "fingerprint": blake2b(f"{identity}\n{seen[identity]}".encode(), digest_size=16).hexdigest(),
+                "fingerprint": blake2b(
+                    f"{identity}\n{seen[identity]}".encode(errors="surrogateescape"), digest_size=16
+                ).hexdigest(),
                 "location": {
                     "path": item.path,
                     "positions": {

@@ -86,7 +86,7 @@ def fix(item: Diagnostic, placed: PlacedFix) -> dict[str, Any]:
 
 
 def artifact(item: Diagnostic) -> dict[str, str]:
-    path = quote(item.path)
+    path = quote(item.path, errors="surrogateescape")
     return {"uri": f"file://{path}" if path.startswith("/") else path}
 
 
