@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 MAX_MODULE_BYTES = 2_000_000
+DECIDING = (b"past_key_value", b"split_heads", b"transpose(1, 2)", b"permute(0, 2, 1, 3)")
+"""A cache, or a helper that lays out heads."""
 KEPT_BYTES = 400_000
 """Source of the modules that are kept for the next file (a syntax tree takes some hundred times its source)."""
 
@@ -131,7 +133,7 @@ def read_module(path: Path) -> Module | None:
 
 def may_decide(path: Path, data: bytes) -> bool:
     """False for a module whose names cannot matter: no word of transformers or of a cache, and no names of others."""
-    return path.name == "__init__.py" or b"past_key_value" in data or b"transformers" in data.lower()
+    return path.name == "__init__.py" or any(word in data for word in DECIDING) or b"transformers" in data.lower()
 
 
 def package_name(path: Path) -> str:

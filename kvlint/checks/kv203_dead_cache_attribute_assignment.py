@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts
 from kvlint.behaviour import fact, method_hint, releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.words import CACHE_WORDS
 from kvlint.checks.receivers import describe, receiver
+from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Category, Finding
 
 FACTS = {

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import Facts, SubscriptUse
 from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, CacheObject
 from kvlint.checks.base import Check
-from kvlint.checks.words import KNOWN_CACHE
 from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, may_be_rebuilt, members_of, own_formats
+from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised

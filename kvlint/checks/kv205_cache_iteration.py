@@ -17,8 +17,8 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.words import KNOWN_CACHE
 from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
+from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Edit, Finding, Fix
 
 OLD_ARITY = {ENCODER_DECODER_CACHE: 4}

@@ -10,8 +10,8 @@ from kvlint.analysis.facts import AttributeUse, CallUse, Facts
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, STATIC_CACHE, CacheObject, NegativeNumber, Value, literal
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.words import KNOWN_CACHE
 from kvlint.checks.receivers import describe, known_cache
+from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised

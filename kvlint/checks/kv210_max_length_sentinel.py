@@ -9,9 +9,9 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.values import STATIC_CACHE, CacheLength, Certainty, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.words import CACHE_WORDS
 from kvlint.checks.receivers import known_cache, members_of
-from kvlint.findings import Category, Finding
+from kvlint.checks.words import CACHE_WORDS
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 
 FACTS = {"get_max_length": "max-length-minus-one", "get_max_cache_shape": "max-shape-minus-one"}
 
@@ -45,7 +45,24 @@ class MaxLengthSentinel(Check):
                     life=life,
                     help="test `limit > 0`, or drop the branch: a dynamic cache has no limit",
                     origin=cache.origin,
+                    fix=none_again(facts, use.call, use.place.statement),
                 )
+
+
+def none_again(facts: Facts, call: ast.expr, statement: ast.stmt) -> Fix | None:
+    """Turns -1 into None behind ``limit = cache.get_max_length()``, which is right for either answer."""
+    if facts.kind == "docstring" or not isinstance(statement, ast.Assign) or statement.value is not call:
+        return None
+    target = statement.targets[0]
+    start, end = facts.span(statement)
+    line_end = facts.index.line_end(statement.end_lineno or statement.lineno)
+    indent = facts.text[facts.index.line_start(statement.lineno) : start]
+    behind = facts.text[end:line_end].strip()
+    if len(statement.targets) != 1 or not isinstance(target, ast.Name) or indent.strip() or (behind and behind[0] != "#"):
+        return None
+    unit = "\t" if "\t" in indent else "    "
+    text = f"\n{indent}if {target.id} == -1:\n{indent}{unit}{target.id} = None"
+    return Fix("Take -1 for None", Applicability.UNSAFE, (Edit(line_end, line_end, text),))
 
 
 def nodes_asked_for_none(facts: Facts) -> set[int]:

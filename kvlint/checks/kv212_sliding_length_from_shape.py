@@ -19,8 +19,8 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.words import CACHE_WORDS
 from kvlint.checks.kv204_cache_subscript import LENGTH_AXES, axis_of
+from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.rewriting import has_comment, is_plain, minimal
 

@@ -10,8 +10,8 @@ from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CacheObject, Certainty, NoneValue, Value
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.words import CACHE_WORDS, KNOWN_CACHE, TUPLE_WORDS
 from kvlint.checks.receivers import describe
+from kvlint.checks.words import CACHE_WORDS, KNOWN_CACHE, TUPLE_WORDS
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.rewriting import has_comment, parenthesised
 

@@ -13,7 +13,6 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.sieve import Groups
 from kvlint.timeline import Timeline
 
-
 NAMED_MEMBERS = (*COMMON_CLASSES, QUANTIZED_CACHE)
 """Classes whose missing members are looked for one by one, the base class first."""
 TELLING = re.compile(r"(?i)cache|mask|past|quant|layer|processor")
