@@ -68,7 +68,7 @@ class CacheIteration(Check):
         triples = releases_of(facts.timeline, "iteration-triples")
         if count not in (2, 4) or any(isinstance(item, ast.Starred) for item in target.elts):
             return
-        if count == 4 and cache.cls != ENCODER_DECODER_CACHE and cache.source not in CONTRACT_SOURCES:
+        if count == 4 and cache.cls != ENCODER_DECODER_CACHE and cache.source not in (*CONTRACT_SOURCES, "attribute", "key"):
             return
         wrong = use.place.releases & cache.when & triples
         if not wrong:

@@ -310,12 +310,14 @@ class ClassRewrite:
             )
             if self.replacement.add and self.replacement.add.partition("=")[0] not in names:
                 kept = with_argument(kept, self.replacement.add)
-            return kept
+            new = libcst.Name(self.replacement.use)
+            if not name_edit:
+                return kept
+            func = kept.func.with_changes(attr=new) if isinstance(kept.func, libcst.Attribute) else new
+            return kept.with_changes(func=func)
 
         edit = rewrite_call(self.facts, node, change)
-        if edit is None:
-            return None
-        return [*name_edit, edit] if edit.start != edit.end or edit.text else name_edit
+        return None if edit is None else [edit]
 
     def _argument_names(self, node: ast.Call) -> list[str] | None:
         """The parameter that each argument fills, by the newest signature of the old class."""
