@@ -349,19 +349,23 @@ def batched(jobs: Sequence[Job], waiting: Sequence[int], sizes: Sequence[int]) -
 
 def quiet_linter() -> Callable[[Job], Result]:
     """`kvlint.lint.lint` with the garbage collector off while it works."""
-    from kvlint.lint import lint
+    from kvlint.lint import followed_by, lint
 
     since_collection = 0
+    followed = 0
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))
 
     def lint_one(job: Job) -> Result:
-        nonlocal since_collection
+        nonlocal since_collection, followed
         was_enabled = gc.isenabled()
         gc.disable()
         try:
             return lint(job)
         finally:
             since_collection += len(job.data) if job.data is not None else file_size(job.path)
+            now_followed = followed_by(job)
+            since_collection += max(now_followed - followed, 0)
+            followed = now_followed
             if since_collection > COLLECT_BYTES:
                 since_collection = 0
                 gc.collect()

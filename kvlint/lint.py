@@ -278,6 +278,11 @@ def project_of(folder: Path) -> Project:
     return project
 
 
+def followed_by(job: Job) -> int:
+    """Characters of other modules that were read so far for the project of the job's file."""
+    return project_at(root_of(Path(job.path).parent)).followed
+
+
 def rewrite_file(job: Job, fix: FixRequest, data: bytes, look: Look, timeline: Timeline) -> Rewrite:
     """Applies fixes, round after round, until no further one can be applied."""
     seen = {digest(data)}

@@ -43,6 +43,8 @@ class Project:
     """The walk over a module's statements and the size of its text, by module and target range; the last used last."""
     paths: dict[tuple[Path, str, int], Path | None] = field(default_factory=dict)
     """Where modules lie, by the folder that imports them."""
+    followed: int = 0
+    """Characters of the modules that were read so far."""
 
     @staticmethod
     def of(path: Path) -> Project:
@@ -85,6 +87,7 @@ class Project:
         if known is None:
             walk = make(path)
             known = (walk, len(walk.text) if walk is not None else 0)
+            self.followed += known[1]
         self.walks[key] = known
         return known[0]
 
