@@ -263,6 +263,9 @@ def generate_both(family: str) -> tuple[str, str]:
     settings = {name: value for name, value in SIZES.items() if name in known}
     config = config_class(**settings)
     config._attn_implementation = "eager"
+    config.pad_token_id = 0  # no longer there by itself
+    if not hasattr(PreTrainedModel, "get_head_mask"):
+        PreTrainedModel.get_head_mask = lambda self, mask, layers, *_: [None] * layers
     for cls in model_class.__mro__:
         if isinstance(cls.__dict__.get("_tied_weights_keys"), list):
             cls._tied_weights_keys = None  # a dict in 5.x; weights are filled below one by one

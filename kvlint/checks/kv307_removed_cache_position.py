@@ -94,9 +94,10 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     if item.role != "prepare" or past is None or item.info.parameter("input_ids") is None or facts.kind == "docstring":
         return None
     place = merge_place(facts, function)
-    if place is None or unfilled(facts, item) or not imports_torch(facts):
+    if place is None or unfilled(facts, item) or not imports_torch(facts, function):
         return None
     offset, indent, _ = place
+    offset = before_comments(facts.text, offset - len(indent), indent)
     masked = item.info.parameter("attention_mask") is not None
     length = "input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]" if masked else "input_ids.shape[1]"
     lines = (
@@ -111,12 +112,27 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     return Fix(f"Make `{NAME}` where none comes", Applicability.UNSAFE, (Edit(offset, offset, text),))
 
 
-def imports_torch(facts: Facts) -> bool:
-    """True where the file says ``import torch``."""
+def before_comments(text: str, start: int, indent: str) -> int:
+    """Where the statement that begins at *indent* behind *start* begins, with the comment lines in front of it."""
+    while start > 0:
+        previous = text.rfind("\n", 0, start - 1) + 1
+        if not text[previous:start].startswith(f"{indent}#"):
+            break
+        start = previous
+    return start + len(indent)
+
+
+def imports_torch(facts: Facts, function: ast.AST) -> bool:
+    """True where the module, or a function around this one, says ``import torch``."""
     assert facts.tree is not None
+    bodies = [facts.tree.body]  # type: ignore[attr-defined]
+    for node in ast.walk(facts.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(part is function for part in ast.walk(node)):
+            bodies.append(node.body)
     return any(
         isinstance(node, ast.Import) and any(alias.name == "torch" and alias.asname is None for alias in node.names)
-        for node in facts.tree.body  # type: ignore[attr-defined]
+        for body in bodies
+        for node in body
     )
 
 

@@ -14,7 +14,6 @@ from kvlint.findings import Applicability, Edit, Finding, Fix
 
 NAME = "position_ids"
 IDS = "input_ids"
-UNIT = "    "
 
 
 class UncutPositionIds(Check):
@@ -146,5 +145,6 @@ def cut(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef, key: int
     end = facts.index.line_end(statement.end_lineno or statement.lineno)
     if indent.strip() or facts.text[facts.span(statement)[1] : end].strip().startswith(";"):
         return None
-    text = f"\n{indent}if {NAME} is not None:\n{indent}{UNIT}{NAME} = {NAME}[..., -{IDS}.shape[1] :]"
+    unit = "\t" if "\t" in indent else "    "
+    text = f"\n{indent}if {NAME} is not None:\n{indent}{unit}{NAME} = {NAME}[..., -{IDS}.shape[1] :]"
     return Fix(f"Cut `{NAME}` like the ids", Applicability.UNSAFE, (Edit(end, end, text),))
