@@ -193,9 +193,14 @@ PARTS = st.one_of(
 SLASH = st.sampled_from(["", "/"])
 
 
+def is_documented(part: str) -> bool:
+    """False for two asterisks beside something else: git says they are one, and matches ``b**/b`` against ``b/a/b``."""
+    return "**" not in part or not part.strip("*")
+
+
 @st.composite
 def patterns(draw: st.DrawFn) -> str:
-    body = "/".join(draw(st.lists(PARTS, min_size=1, max_size=4)))
+    body = "/".join(draw(st.lists(PARTS.filter(is_documented), min_size=1, max_size=4)))
     return draw(st.sampled_from(["", "", "", "!"])) + draw(SLASH) + body + draw(SLASH)
 
 
