@@ -184,7 +184,7 @@ def test_a_bad_glob_is_named() -> None:
         compile_patterns(("ok", "[b-a]"))
 
 
-NAMES = st.sampled_from(["a", "b", "ab", "a.py", "b.py", "x y", "[a]", "a-b", "..a", "é"])
+NAMES = st.sampled_from(["a", "b", "ab", "a.py", "b.py", "x y", "[a]", "a-b", "..a"])
 PARTS = st.one_of(
     NAMES, st.sampled_from(["*", "**", "?", "a*", "*.py", "[ab]", "[!a]*", "a?", "\\*", "[a-b].py", "***", "b**"])
 )
