@@ -557,7 +557,7 @@ class LayoutEval(LayoutWalk):
     def index_tensor(self, tensor: Tensor, entries: Sequence[ast.expr], env: Env) -> Tensor | None:
         """Indexing with slices, ``None``, ``...`` and single numbers."""
         kinds = [self.entry_kind(entry, env) for entry in entries]
-        if "unknown" in kinds:
+        if "unknown" in kinds or kinds.count("ellipsis") > 1:
             return None
         consuming = [kind for kind in kinds if kind in ("slice", "full", "index")]
         if tensor.lead is not None and "ellipsis" not in kinds:
