@@ -120,7 +120,7 @@ class LayoutCalls(LayoutAttention):
         if isinstance(node.func, ast.Attribute) and not self.is_namespace(node.func.value, env):
             return self.method_call(node, name, env)
         if (isinstance(node.func, ast.Name) and node.func.id in env) or (
-            isinstance(node.func, ast.Name) and node.func.id in self.module_env
+            isinstance(node.func, ast.Name) and node.func.id in self.module_env and id(node) not in self.elsewhere
         ):
             return self.call_value(node, self.eval(node.func, env), name, env)
         if isinstance(node.func, ast.Name) and node.func.id in self.classes:
@@ -192,22 +192,21 @@ class LayoutCalls(LayoutAttention):
         return next(iter(made)) if len(made) == 1 and made <= self.classes.keys() else ""
 
     def own_method(self, owner: str, name: str) -> Function | None:
-        """A method of the class, or of a class of the same file that it derives from."""
-        seen: set[str] = set()
-        queue = [owner]
+        """A method of the class, or of a class of the project that it derives from."""
+        seen: set[int] = set()
+        queue = [self.classes.get(owner)]
         while queue:
-            current = queue.pop(0)
-            cls = self.classes.get(current)
-            if cls is None or current in seen:
+            cls = queue.pop(0)
+            if cls is None or id(cls) in seen:
                 continue
-            seen.add(current)
+            seen.add(id(cls))
             for item in cls.body:
                 if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name:
                     static = any(
                         isinstance(deco, ast.Name) and deco.id == "staticmethod" for deco in item.decorator_list
                     )
                     return Function(item, owner, bound=not static)
-            queue.extend(text_of(base) for base in cls.bases)
+            queue.extend(self.parents.get(id(cls)) or [self.classes.get(text_of(base)) for base in cls.bases])
         return None
 
     def promised(self, node: ast.Call, owner: str, name: str, arguments: list[Value]) -> Value | None:

@@ -12,14 +12,28 @@ from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.layout import Axis, Tensor, settle
 from kvlint.analysis.layout_calls import LayoutCalls
 from kvlint.analysis.layout_roles import BATCH, FEATURES, HEAD_DIM, SEQUENCE, Evidence, Roles, Strength, is_heads
-from kvlint.analysis.layout_values import Append, Attend, Cut, Expansion, LengthRead, Site
-from kvlint.analysis.values import CacheLayers, CacheObject, Certainty, StoredTensor, Value
+from kvlint.analysis.layout_values import Append, Attend, Cut, Expansion, Function, LengthRead, Site
+from kvlint.analysis.values import (
+    CacheLayers,
+    CacheObject,
+    Certainty,
+    LocalClass,
+    LocalFunction,
+    StoredTensor,
+    Value,
+    now,
+    of_type,
+)
 from kvlint.findings import Origin
 
 STATE_WORDS = re.compile(r"(?i)(?:^|[^a-z])(?:k|v|kvs?|keys?|values?)(?:[^a-z]|$)|past|cache|qkv|_proj\b|n_?groups")
-ODD_TUPLES = re.compile(r"(?i)bloom|gpt_?bigcode|starcoder(?!2)|santacoder|\bmpt\b|chatglm|qwen/qwen-|qwen_7b|qwen-7b-chat")
+ODD_TUPLES = re.compile(
+    r"(?i)bloom|gpt_?bigcode|starcoder(?!2)|santacoder|\bmpt\b|chatglm|qwen/qwen-|qwen_7b|qwen-7b-chat"
+)
 """Models whose pasts were laid out in another way than ``[batch, kv heads, sequence, head dim]`` on some release: keys
 transposed or folded into the batch (Bloom, MPT), one tensor for both (GPT-BigCode), sequence first (ChatGLM, Qwen 1)."""
+HELPER = re.compile(r"(?i)split|merge|shape|heads?(?:_|$)|repeat|transpose|permute")
+"""Names of functions that lay out heads."""
 OPERATION_WORDS = re.compile(
     r"\b(?:cat|concat|concatenate|hstack|vstack|stack|repeat|repeat_interleave|tile|expand|index_select|narrow|rearrange|einsum|"
     r"scaled_dot_product_attention|flash_attn_func|memory_efficient_attention|update|shape|size|index_copy_|broadcast_to|transpose|view)\b|\[:|\[\.\.\."
@@ -49,7 +63,7 @@ class Layouts:
         """Where the evidence stands."""
         if evidence is None or evidence.node is None or not hasattr(evidence.node, "lineno"):
             return None
-        start, _ = self.facts.span(evidence.node)
+        start, _ = self.facts.span(self.walk.elsewhere.get(id(evidence.node), evidence.node))
         return Origin(start, evidence.text)
 
     def settled(self, tensor: Tensor) -> Tensor:
@@ -129,6 +143,7 @@ def interpret(facts: Facts, trace: bool = False) -> Layouts:
     walk = LayoutCalls(
         [function.info.node for function in facts.functions], classes, owners, libraries, contracts(facts)
     )
+    inherit(walk, facts)
     walk.reads = {}
     walk.copy_names = {}
     walk.copy_counts = {}
@@ -143,6 +158,29 @@ def interpret(facts: Facts, trace: bool = False) -> Layouts:
         text = "\n".join("\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in top)
         walk.run(tree, functions, bool(STATE_WORDS.search(text) and OPERATION_WORDS.search(text)))
     return Layouts(facts, walk, walk.book.resolve())
+
+
+def inherit(walk: LayoutCalls, facts: Facts) -> None:
+    """Tells the walk what the classes of the file derive from and which helpers it imports from its project."""
+    own = {id(use.info.node) for use in facts.classes}
+    for use in facts.classes:
+        if not use.info.node.bases:
+            continue
+        for info in use.info.ancestors():
+            walk.parents[id(info.node)] = [atom.info.node for base in info.bases for atom in of_type(base, LocalClass)]
+            if id(info.node) not in own:
+                for node in ast.walk(info.node):
+                    walk.elsewhere.setdefault(id(node), use.info.node.bases[0])
+    if facts.tree is None:
+        return
+    for statement in facts.tree.body:
+        for alias in statement.names if isinstance(statement, ast.ImportFrom) else ():
+            name = alias.asname or alias.name
+            if HELPER.search(name):
+                for atom in of_type(now(facts.module_names.get(name, ())), LocalFunction):
+                    walk.module_env[name] = (Function(atom.info.node),)
+                    for node in ast.walk(atom.info.node):
+                        walk.elsewhere.setdefault(id(node), statement)
 
 
 def contracts(facts: Facts) -> dict[int, str]:

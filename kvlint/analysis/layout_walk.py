@@ -108,6 +108,10 @@ class LayoutWalk:
         """Local names of imported modules and functions -> their dotted names."""
         self.contracts = contracts
         """Nodes whose value is a tensor of a transformers cache ("keys" or "values"), or a "pair", or a "layer"."""
+        self.parents: dict[int, list[ast.ClassDef]] = {}
+        """The classes that a class derives from, by its node, where they are known (also those of other files)."""
+        self.elsewhere: dict[int, ast.AST] = {}
+        """Nodes of other files -> what stands for them in this one: the class that inherits them."""
         self.book = RoleBook()
         self.sites: dict[int, list[tuple[bool, Site]]] = {}
         self.module_env: Env = {}
@@ -306,7 +310,7 @@ class LayoutWalk:
         """Binds a target; a tensor takes on what the new name says of it."""
         if isinstance(target, ast.Name):
             env[target.id] = self.named(target.id, value)
-            if self.trace is not None:
+            if self.trace is not None and id(target) not in self.elsewhere:
                 self.trace.append(Binding(target.lineno, target.id, env[target.id], self.depth > 0))
             for key in [key for key in env if key.startswith((target.id + ".", target.id + "["))]:
                 del env[key]
@@ -475,7 +479,8 @@ class LayoutWalk:
 
     def record(self, site: Site) -> None:
         """Adds a place; *inlined* tells that it was reached through a call with known arguments."""
-        self.sites.setdefault(id(site.node), []).append((self.depth > 0, site))
+        if id(site.node) not in self.elsewhere:
+            self.sites.setdefault(id(site.node), []).append((self.depth > 0, site))
 
     # -- small helpers ----------------------------------------------------------------------------------------------
 
