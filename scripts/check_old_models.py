@@ -204,7 +204,8 @@ def run_model(folder: Path, family: str, shim: Path | None) -> dict[str, Any]:
         try:
             result, detail = generate_both(family)
         except Exception as error:  # what the table tells is any failure of code from elsewhere
-            where = [frame for frame in inspect.getinnerframes(error.__traceback__) if family in Path(frame.filename).name] if error.__traceback__ else []
+            frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+            where = [frame for frame in frames if family in Path(frame.filename).name]
             line = f" (line {where[-1].lineno})" if where else ""
             result, detail = "not run", f"{type(error).__name__}: {str(error).splitlines()[0][:110] if str(error) else ''}{line}"
     return {"result": result, "detail": detail, "stands_in": stands_in}
@@ -248,11 +249,11 @@ def generate_both(family: str) -> tuple[str, str]:
 
     configs = importlib.import_module(f"{family}.configuration_{family}")
     models = importlib.import_module(f"{family}.modeling_{family}")
-    config_class = next(
+    config_class: Any = next(
         item for item in vars(configs).values()
         if inspect.isclass(item) and issubclass(item, PretrainedConfig) and item.__module__ == configs.__name__
     )  # fmt: skip
-    model_class = next(
+    model_class: Any = next(
         item for name, item in sorted(vars(models).items())
         if name.endswith(("ForCausalLM", "LMHeadModel")) and inspect.isclass(item) and issubclass(item, PreTrainedModel)
     )  # fmt: skip
@@ -264,8 +265,10 @@ def generate_both(family: str) -> tuple[str, str]:
     config = config_class(**settings)
     config._attn_implementation = "eager"
     config.pad_token_id = 0  # no longer there by itself
-    if not hasattr(PreTrainedModel, "get_head_mask"):
-        PreTrainedModel.get_head_mask = lambda self, mask, layers, *_: [None] * layers
+    if not hasattr(model_class, "get_head_mask"):
+        base: Any = PreTrainedModel
+        base.get_head_mask = lambda self, mask, layers, *_: [None] * layers
+    cls: Any
     for cls in model_class.__mro__:
         if isinstance(cls.__dict__.get("_tied_weights_keys"), list):
             cls._tied_weights_keys = None  # a dict in 5.x; weights are filled below one by one

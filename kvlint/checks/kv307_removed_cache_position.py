@@ -125,7 +125,7 @@ def before_comments(text: str, start: int, indent: str) -> int:
 def imports_torch(facts: Facts, function: ast.AST) -> bool:
     """True where the module, or a function around this one, says ``import torch``."""
     assert facts.tree is not None
-    bodies = [facts.tree.body]  # type: ignore[attr-defined]
+    bodies = [facts.tree.body]
     for node in ast.walk(facts.tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(part is function for part in ast.walk(node)):
             bodies.append(node.body)
