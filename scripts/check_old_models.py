@@ -245,7 +245,7 @@ def generate_both(family: str) -> tuple[str, str]:
     """Compares the tokens of greedy decoding with and without a cache, with prompts of two lengths."""
     import torch
     from transformers import PretrainedConfig, PreTrainedModel
-    from transformers.generation import GenerationMixin
+    from transformers.generation.utils import GenerationMixin
 
     configs = importlib.import_module(f"{family}.configuration_{family}")
     models = importlib.import_module(f"{family}.modeling_{family}")
