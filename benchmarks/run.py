@@ -83,7 +83,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="kvlint and ruff on the first tree, three runs")
     parser.add_argument("--all", action="store_true", help="flake8 with bugbear as well")
     parser.add_argument("--runs", type=int, default=0, help="runs of each tool (5, with --quick 3)")
-    parser.add_argument("--trees", nargs="+", type=Path, default=[], help="folders to use instead of the downloaded ones")
+    parser.add_argument(
+        "--trees", nargs="+", type=Path, default=[], help="folders to use instead of the downloaded ones"
+    )
     parser.add_argument("--work", type=Path, default=Path.home() / ".cache" / "kvlint-benchmarks")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args()
@@ -91,7 +93,9 @@ def main() -> int:
     given.work.mkdir(parents=True, exist_ok=True)
     peers = ("ruff",) if given.quick else (*PEERS, *(SLOW_PEERS if given.all else ()))
     tools = Tools(prepare_environment(given.work / "venv", peers), given.work)
-    trees = {path.name: path.resolve() for path in given.trees} or fetch_trees(given.work, TREES[1:2] if given.quick else TREES)
+    trees = {path.name: path.resolve() for path in given.trees} or fetch_trees(
+        given.work, TREES[1:2] if given.quick else TREES
+    )
     rows: list[Row] = []
     for name, folder in trees.items():
         rows += cold(tools, name, folder, runs, given.quick, given.all)
@@ -138,10 +142,22 @@ class Tools:
             self.program("semgrep"), "scan", "--quiet", "--metrics=off", "--disable-version-check", "--no-git-ignore",
             "--config", str(semgrep_rule), str(folder),
         ]  # fmt: skip
-        commands["django-upgrade --check"] = [self.program("django-upgrade"), "--check", "--target-version", "5.0", *files]
+        commands["django-upgrade --check"] = [
+            self.program("django-upgrade"),
+            "--check",
+            "--target-version",
+            "5.0",
+            *files,
+        ]
         commands["pyupgrade"] = [self.program("pyupgrade"), "--py310-plus", "--exit-zero-even-if-changed", *files]
         if everything:
-            commands["flake8, bugbear"] = [self.program("flake8"), "--isolated", "--exit-zero", "--select=F,B,E9", str(folder)]
+            commands["flake8, bugbear"] = [
+                self.program("flake8"),
+                "--isolated",
+                "--exit-zero",
+                "--select=F,B,E9",
+                str(folder),
+            ]
         return commands
 
 
@@ -319,7 +335,10 @@ def write(folder: Path, rows: Sequence[Row], sizes: dict[str, tuple[int, int]], 
 def report(name: str, rows: Sequence[Row], sizes: dict[str, tuple[int, int]]) -> str:
     """The Markdown page: medians, and ratios to ruff in the same situation."""
     lines = [f"# Speed, {name}", ""]
-    lines += ["Medians; the ratio is to ruff in the same situation on the same tree, by CPU seconds and by the clock.", ""]
+    lines += [
+        "Medians; the ratio is to ruff in the same situation on the same tree, by CPU seconds and by the clock.",
+        "",
+    ]
     lines += [f"* {tree}: {files:,} files, {size / 1e6:.1f} MB" for tree, (files, size) in sizes.items()]
     lines += ["", "| tree | situation | tool | wall s | CPU s | peak MiB | CPU / ruff | wall / ruff |"]
     lines += ["| --- | --- | --- | --- | --- | --- | --- | --- |"]

@@ -136,7 +136,11 @@ def describe_failure(problem: OSError) -> str:
     except OSError:
         return "the current folder does not exist any more"
     reason = (problem.strerror or str(problem) or type(problem).__name__).lower()
-    return f"{os.fsdecode(problem.filename)}: {reason}" if isinstance(problem.filename, str | bytes) else f"output: {reason}"
+    return (
+        f"{os.fsdecode(problem.filename)}: {reason}"
+        if isinstance(problem.filename, str | bytes)
+        else f"output: {reason}"
+    )
 
 
 def describe_option(problem: click.NoSuchOption) -> str:

@@ -291,7 +291,10 @@ def rewrite_file(job: Job, fix: FixRequest, data: bytes, look: Look, timeline: T
     fixable = fix.fixable
     for _ in range(MAX_ROUNDS):
         offered = [
-            (item.region, choose(shown(item.kept, fix), item.silenced, fix.allowed, fixable) if item.region.fixable else ())
+            (
+                item.region,
+                choose(shown(item.kept, fix), item.silenced, fix.allowed, fixable) if item.region.fixable else (),
+            )
             for item in look.regions
         ]
         if not any(units for _, units in offered):

@@ -77,11 +77,8 @@ def parenthesised(source: str, node: ast.expr) -> str:
     strong = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Tuple, ast.List, ast.Dict, ast.Set)
     return (
         source
-        if (isinstance(node, strong)
-        and source[:1] != "(")
-        or (source.startswith("(")
-        and source.endswith(")")
-        and isinstance(node, ast.Tuple))
+        if (isinstance(node, strong) and source[:1] != "(")
+        or (source.startswith("(") and source.endswith(")") and isinstance(node, ast.Tuple))
         else f"({source})"
     )
 

@@ -34,9 +34,7 @@ def table() -> tuple[Trigger, ...]:
     codes = {rule.code for rule in known_rules()} - {SYNTAX_ERROR[0], UNUSED_SUPPRESSION[0]}
     if codes - SIEVES.keys():
         return from_checks()
-    return tuple(
-        Trigger(code, Sieve(*SIEVES[code]), code not in OFF_BY_DEFAULT, RELEASES) for code in sorted(codes)
-    )
+    return tuple(Trigger(code, Sieve(*SIEVES[code]), code not in OFF_BY_DEFAULT, RELEASES) for code in sorted(codes))
 
 
 def from_checks() -> tuple[Trigger, ...]:

@@ -39,7 +39,9 @@ def generated() -> str:
     lines.append("\nSIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {\n")
     for code, sieve in sieves.items():
         ways = "".join(f"({named(groups, shared)}, {dated(words)}), " for groups, words in sieve.ways)
-        lines.append(f'    "{code}": ({named(sieve.groups, shared)}, {json.dumps(sieve.pattern)}, ({ways.rstrip()})),\n')
+        lines.append(
+            f'    "{code}": ({named(sieve.groups, shared)}, {json.dumps(sieve.pattern)}, ({ways.rstrip()})),\n'
+        )
     lines.append("}\n\nOFF_BY_DEFAULT: tuple[str, ...] = (\n")
     lines += [f'    "{check.code}",\n' for check in all_checks() if not check.default]
     lines.append(")\n")

@@ -35,8 +35,26 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = (
-    "llama", "gpt2", "mistral", "qwen2", "gemma", "gemma2", "phi", "phi3", "opt", "gpt_neox", "stablelm", "cohere",
-    "starcoder2", "gptj", "bloom", "falcon", "mixtral", "persimmon", "olmo", "granite",
+    "llama",
+    "gpt2",
+    "mistral",
+    "qwen2",
+    "gemma",
+    "gemma2",
+    "phi",
+    "phi3",
+    "opt",
+    "gpt_neox",
+    "stablelm",
+    "cohere",
+    "starcoder2",
+    "gptj",
+    "bloom",
+    "falcon",
+    "mixtral",
+    "persimmon",
+    "olmo",
+    "granite",
 )
 RELEASES = ("4.36.2", "4.40.2", "4.44.2", "4.46.3")
 TARGET = ">=5.24"
@@ -111,7 +129,17 @@ def wheel_of(release: str, wheels: Path | None, folder: Path) -> Path:
     """The wheel of a release, from a folder or from pip."""
     name = f"transformers-{release}-py3-none-any.whl"
     if wheels is None:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(folder), f"transformers=={release}"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "-q",
+            "-d",
+            str(folder),
+            f"transformers=={release}",
+        ]
         subprocess.run(command, check=True)
         wheels = folder
     if not (wheels / name).is_file():
@@ -158,7 +186,9 @@ def check(
         if shim.is_file():
             result = worker(folder, family, shim)
             result["result"] += " (with shim)"
-    detail = "; ".join([*([result["detail"]] if result["detail"] else []), *(f"stand-in: {n}" for n in result["stands_in"])])
+    detail = "; ".join(
+        [*([result["detail"]] if result["detail"] else []), *(f"stand-in: {n}" for n in result["stands_in"])]
+    )
     counted = " ".join(f"{code}x{count}" for code, count in sorted(left.items()))
     fixed = sum(before.get((family, release), Counter()).values()) - sum(left.values())
     return Row(family, release, result["result"], detail, fixed, counted)
@@ -199,7 +229,9 @@ def run_model(folder: Path, family: str, shim: Path | None) -> dict[str, Any]:
             sys.path.insert(0, str(shim.parent))
             importlib.import_module("compat_shim").install()
         stands_in = [
-            name for kind in ("configuration", "modeling") for name in add_stand_ins(folder / family / f"{kind}_{family}.py")
+            name
+            for kind in ("configuration", "modeling")
+            for name in add_stand_ins(folder / family / f"{kind}_{family}.py")
         ]
         try:
             result, detail = generate_both(family)
@@ -207,7 +239,10 @@ def run_model(folder: Path, family: str, shim: Path | None) -> dict[str, Any]:
             frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
             where = [frame for frame in frames if family in Path(frame.filename).name]
             line = f" (line {where[-1].lineno})" if where else ""
-            result, detail = "not run", f"{type(error).__name__}: {str(error).splitlines()[0][:110] if str(error) else ''}{line}"
+            result, detail = (
+                "not run",
+                f"{type(error).__name__}: {str(error).splitlines()[0][:110] if str(error) else ''}{line}",
+            )
     return {"result": result, "detail": detail, "stands_in": stands_in}
 
 

@@ -20,7 +20,9 @@ MODEL = "from transformers import LlamaForCausalLM\n"
 def expect(code: str, text: str, target: str = NEW, *, path: Path | None = None) -> None:
     """Fails unless the check with this code reports exactly the marked lines."""
     plain, promised = split_marks(text)
-    assert lines(plain, target, codes=[code], path=path) == promised, [one.message for one in lint(plain, target, codes=[code], path=path)]
+    assert lines(plain, target, codes=[code], path=path) == promised, [
+        one.message for one in lint(plain, target, codes=[code], path=path)
+    ]
 
 
 def ranges(code: str, text: str, target: str = ">=4.36") -> list[tuple[str, tuple[str, ...]]]:
@@ -35,15 +37,18 @@ def ranges(code: str, text: str, target: str = ">=4.36") -> list[tuple[str, tupl
     ("text", "expected"),
     [
         (
-            ATTENTION + "class A(LlamaAttention):\n    def forward(self, hidden_states, past_key_values=None, **kwargs):\n        past_key_values.update()\n",
+            ATTENTION
+            + "class A(LlamaAttention):\n    def forward(self, hidden_states, past_key_values=None, **kwargs):\n        past_key_values.update()\n",
             [("silent", ("4.36.0-4.55.4", "5.24.0"))],
         ),
         (
-            ATTENTION + "class A(LlamaAttention):\n    def forward(self, hidden_states, past_key_value=None, **kwargs):\n        past_key_value.update()\n",
+            ATTENTION
+            + "class A(LlamaAttention):\n    def forward(self, hidden_states, past_key_value=None, **kwargs):\n        past_key_value.update()\n",
             [("silent", ("4.56.0-5.24.0",))],
         ),
         (
-            MODEL + "class A(LlamaForCausalLM):\n    def forward(self, input_ids, past_key_values=None):\n        return past_key_values\n",
+            MODEL
+            + "class A(LlamaForCausalLM):\n    def forward(self, input_ids, past_key_values=None):\n        return past_key_values\n",
             [("breaks", ("5.24.0",))],
         ),
         (
@@ -51,7 +56,8 @@ def ranges(code: str, text: str, target: str = ">=4.36") -> list[tuple[str, tupl
             [("breaks", ("4.36.0-5.23.0",))],
         ),
         (
-            MODEL + "class A(LlamaForCausalLM):\n    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {'x': past_key_values}\n",
+            MODEL
+            + "class A(LlamaForCausalLM):\n    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {'x': past_key_values}\n",
             [("silent", ("5.24.0",))],
         ),
         (
@@ -67,8 +73,10 @@ def test_unfilled_on_these_releases(text: str, expected: list[tuple[str, tuple[s
 
 UNFILLED = [
     # assigned over a method, in every spelling
-    ATTENTION + "def f(self, hidden_states, past_key_values=None, **kw):  # KV305\n    return past_key_values.x\nLlamaAttention.forward = f\n",
-    ATTENTION + "def f(self, hidden_states, past_key_values=None, **kw):  # KV305\n    return past_key_values.x\nsetattr(LlamaAttention, 'forward', f)\n",
+    ATTENTION
+    + "def f(self, hidden_states, past_key_values=None, **kw):  # KV305\n    return past_key_values.x\nLlamaAttention.forward = f\n",
+    ATTENTION
+    + "def f(self, hidden_states, past_key_values=None, **kw):  # KV305\n    return past_key_values.x\nsetattr(LlamaAttention, 'forward', f)\n",
     "from transformers.models.llama import modeling_llama\n"
     "def f(self, hidden_states, past_key_values=None):  # KV305\n    return past_key_values.x\nmodeling_llama.LlamaAttention.forward = f\n",
     "import types\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('x')\n"
@@ -84,7 +92,8 @@ UNFILLED = [
     "    def forward(self, hidden_states, past_key_values=None, **kw):  # KV305\n        return past_key_values.x\n"
     "modeling_llama.LlamaAttention = A\n",
     # through a class of the file; by what the class is called and what it defines
-    ATTENTION + "class A(LlamaAttention):\n    pass\nclass B(A):\n    def forward(self, h, past_key_values=None):  # KV305\n        return past_key_values.x\n",
+    ATTENTION
+    + "class A(LlamaAttention):\n    pass\nclass B(A):\n    def forward(self, h, past_key_values=None):  # KV305\n        return past_key_values.x\n",
     "from transformers import PreTrainedModel\nclass AForCausalLM(PreTrainedModel):\n    def forward(self, ids, past_key_values=None):  # KV305\n        return 1\n",
     "from transformers import PreTrainedModel\nclass A(PreTrainedModel):\n    def forward(self, ids, past_key_values=None):  # KV305\n        return 1\n"
     "    def prepare_inputs_for_generation(self, ids, **kw):\n        return kw\n",
@@ -94,10 +103,12 @@ UNFILLED = [
     # any class may have prepare_inputs_for_generation
     "class A:\n    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):  # KV305\n        return {'past_key_values': past_key_values}\n",
     # looked up in **kwargs, and by hooks
-    MODEL + "class A(LlamaForCausalLM):\n    def forward(self, *args, **kw):\n        past = kw['past_key_values']  # KV305\n        return past\n",
+    MODEL
+    + "class A(LlamaForCausalLM):\n    def forward(self, *args, **kw):\n        past = kw['past_key_values']  # KV305\n        return past\n",
     "def hook(module, args, kw):\n    return kw.get('past_key_values')  # KV305\nmodel.model.layers[0].self_attn.register_forward_pre_hook(hook, with_kwargs=True)\n",
     # passed on by position: not by **kwargs
-    MODEL + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None, **kw):  # KV305\n        return super().forward(ids, None, None, past_key_values, **kw)\n",
+    MODEL
+    + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None, **kw):  # KV305\n        return super().forward(ids, None, None, past_key_values, **kw)\n",
 ]
 
 
@@ -107,12 +118,17 @@ def test_unfilled(text: str) -> None:
 
 
 FILLED = [
-    ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, cache=None, past_key_values=None, **kw):\n        return cache or past_key_values\n",
-    ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, **kw):\n        past_key_values = kw.pop('cache', past_key_values)\n",
-    ATTENTION + "class A(LlamaAttention):\n    def forward(self, *args, **kw):\n        return super().forward(*args, **kw)\n",
-    MODEL + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None, **kw):\n        return super().forward(ids, past_key_values=past_key_values, **kw)\n",
+    ATTENTION
+    + "class A(LlamaAttention):\n    def forward(self, h, cache=None, past_key_values=None, **kw):\n        return cache or past_key_values\n",
+    ATTENTION
+    + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, **kw):\n        past_key_values = kw.pop('cache', past_key_values)\n",
+    ATTENTION
+    + "class A(LlamaAttention):\n    def forward(self, *args, **kw):\n        return super().forward(*args, **kw)\n",
+    MODEL
+    + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None, **kw):\n        return super().forward(ids, past_key_values=past_key_values, **kw)\n",
     # a decorator that translates
-    MODEL + "from x import rename\nclass A(LlamaForCausalLM):\n    @rename('cache', 'past_key_values')\n    def forward(self, ids, past_key_values=None):\n        return 1\n",
+    MODEL
+    + "from x import rename\nclass A(LlamaForCausalLM):\n    @rename('cache', 'past_key_values')\n    def forward(self, ids, past_key_values=None):\n        return 1\n",
     # not called by the library
     "from torch import nn\nclass A(nn.Module):\n    def forward(self, hidden_states, past_key_values=None):\n        return past_key_values\n",
     "from transformers import PreTrainedModel\nclass Encoder(PreTrainedModel):\n    def forward(self, ids, past_key_values=None):\n        return 1\n",
@@ -124,7 +140,8 @@ FILLED = [
     "from transformers import TFPreTrainedModel\nclass TFA(TFPreTrainedModel):\n    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return 1\n",
     "import jax\nclass A:\n    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return 1\n",
     # a static helper, another method, another hook
-    MODEL + "class A(LlamaForCausalLM):\n    @staticmethod\n    def forward(ids, past_key_values=None):\n        return 1\n",
+    MODEL
+    + "class A(LlamaForCausalLM):\n    @staticmethod\n    def forward(ids, past_key_values=None):\n        return 1\n",
     MODEL + "class A(LlamaForCausalLM):\n    def step(self, ids, past_key_values=None):\n        return 1\n",
     "def hook(module, args, kw):\n    return kw.get('cache', kw.get('past_key_values'))\nmodel.register_forward_pre_hook(hook, with_kwargs=True)\n",
     "def hook(module, args, kw):\n    return kw.get('past_key_values')\nmodel.register_forward_pre_hook(hook)\n",
@@ -140,7 +157,8 @@ def test_filled(text: str) -> None:
 
 def test_releases_of_the_definition_count() -> None:
     text = (
-        "import transformers\nfrom packaging.version import Version\n" + ATTENTION
+        "import transformers\nfrom packaging.version import Version\n"
+        + ATTENTION
         + "if Version(transformers.__version__) < Version('5.24'):\n    class A(LlamaAttention):\n"
         "        def forward(self, h, past_key_values=None):\n            return 1\n"
     )
@@ -149,30 +167,54 @@ def test_releases_of_the_definition_count() -> None:
 
 def test_function_of_another_file_is_reported_where_it_is_put_in_place(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "attention_forward.py").write_text("def attend(self, hidden_states, past_key_values=None):\n    return past_key_values.x\n" + "\n" * 40)
-    expect("KV305", ATTENTION + "from attention_forward import attend\nLlamaAttention.forward = attend  # KV305\n", path=tmp_path / "patch.py")
+    (tmp_path / "attention_forward.py").write_text(
+        "def attend(self, hidden_states, past_key_values=None):\n    return past_key_values.x\n" + "\n" * 40
+    )
+    expect(
+        "KV305",
+        ATTENTION + "from attention_forward import attend\nLlamaAttention.forward = attend  # KV305\n",
+        path=tmp_path / "patch.py",
+    )
 
 
 RENAMED = [
     # keywords of library calls follow, keys of other dicts do not exist, callers in the file follow
     (
-        ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, **kw):\n        past_key_values.x\n"
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, **kw):\n        past_key_values.x\n"
         "        return super().forward(h, past_key_values=past_key_values)\na = A()\na(h, past_key_values=None)\n",
         ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, cache=None, **kw):\n        cache.x\n"
         "        return super().forward(h, cache=cache)\na = A()\na(h, cache=None)\n",
     ),
     # an annotation, a comment and a trailing comma stay
     (
-        ATTENTION + "class A(LlamaAttention):\n    def forward(\n        self,\n        past_key_values: object = None,  # the past\n    ):\n        return past_key_values\n",
-        ATTENTION + "class A(LlamaAttention):\n    def forward(\n        self,\n        cache: object = None,  # the past\n    ):\n        return cache\n",
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(\n        self,\n        past_key_values: object = None,  # the past\n    ):\n        return past_key_values\n",
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(\n        self,\n        cache: object = None,  # the past\n    ):\n        return cache\n",
     ),
     # the new name is taken
-    (ATTENTION + "class A(LlamaAttention):\n    def forward(self, past_key_values=None):\n        cache = {}\n        return past_key_values, cache\n", None),
+    (
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, past_key_values=None):\n        cache = {}\n        return past_key_values, cache\n",
+        None,
+    ),
     # the old name is also a string
-    (ATTENTION + "class A(LlamaAttention):\n    def forward(self, past_key_values=None):\n        return past_key_values, 'past_key_values'\n", None),
+    (
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, past_key_values=None):\n        return past_key_values, 'past_key_values'\n",
+        None,
+    ),
     # an inner function has a parameter of the name
-    (ATTENTION + "class A(LlamaAttention):\n    def forward(self, past_key_values=None):\n        return lambda past_key_values: 1\n", None),
-    (ATTENTION + "class A(LlamaAttention):\n    def forward(self, past_key_values=None):\n        return locals()\n", None),
+    (
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, past_key_values=None):\n        return lambda past_key_values: 1\n",
+        None,
+    ),
+    (
+        ATTENTION + "class A(LlamaAttention):\n    def forward(self, past_key_values=None):\n        return locals()\n",
+        None,
+    ),
 ]
 
 
@@ -183,7 +225,8 @@ def test_renaming(before: str, after: str | None) -> None:
 
 def test_model_forward_is_renamed_only_on_demand_and_with_its_class() -> None:
     text = (
-        MODEL + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None):\n        return past_key_values\n"
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None):\n        return past_key_values\n"
         "    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {{'past_key_values': past_key_values, 'n': {}}}\n"
     )
     assert fixed(text.format(1), NEW, codes=["KV305"]) == text.format(1)
@@ -194,15 +237,18 @@ def test_model_forward_is_renamed_only_on_demand_and_with_its_class() -> None:
 
 MERGED = [
     (
-        ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, *, x=(1)):\n        'Attends.'\n\n        # first\n        return past_key_values\n",
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, *, x=(1)):\n        'Attends.'\n\n        # first\n        return past_key_values\n",
         WIDE,
-        ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, *, x=(1), past_key_value=None, cache=None):\n        'Attends.'\n\n        # first\n"
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, *, x=(1), past_key_value=None, cache=None):\n        'Attends.'\n\n        # first\n"
         "        past_key_values = past_key_value if past_key_value is not None else past_key_values\n"
         "        past_key_values = cache if cache is not None else past_key_values\n        return past_key_values\n",
     ),
     # no default yet; tabs; *args
     (
-        MODEL + "class A(LlamaForCausalLM):\n\tdef forward(self, ids, past_key_values, *args, **kw):\n\t\treturn past_key_values\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n\tdef forward(self, ids, past_key_values, *args, **kw):\n\t\treturn past_key_values\n",
         ">=5.0",
         MODEL + "class A(LlamaForCausalLM):\n\tdef forward(self, ids, past_key_values=None, *args, cache=None, **kw):\n"
         "\t\tpast_key_values = cache if cache is not None else past_key_values\n\t\treturn past_key_values\n",
@@ -214,9 +260,23 @@ MERGED = [
         "        past_key_values = cache if cache is not None else past_key_values\n        return past_key_values\n",
     ),
     # a required parameter follows; the body is on the line; the name is taken
-    (MODEL + "class A(LlamaForCausalLM):\n    def forward(self, past_key_values, ids):\n        return past_key_values\n", ">=5.0", None),
-    (MODEL + "class A(LlamaForCausalLM):\n    def forward(self, past_key_values=None): return past_key_values\n", ">=5.0", None),
-    (MODEL + "class A(LlamaForCausalLM):\n    def forward(self, past_key_values=None):\n        cache = 1\n        return past_key_values\n", ">=5.0", None),
+    (
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, past_key_values, ids):\n        return past_key_values\n",
+        ">=5.0",
+        None,
+    ),
+    (
+        MODEL + "class A(LlamaForCausalLM):\n    def forward(self, past_key_values=None): return past_key_values\n",
+        ">=5.0",
+        None,
+    ),
+    (
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, past_key_values=None):\n        cache = 1\n        return past_key_values\n",
+        ">=5.0",
+        None,
+    ),
 ]
 
 
@@ -262,13 +322,17 @@ def test_legacy_tuples_were_taken_before() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        MODEL + "class A(LlamaForCausalLM):\n    def forward(self, ids, cache=None):\n        n = cache[0][0].shape[2] if isinstance(cache, tuple) else 0  # KV302\n",
-        MODEL + "class A(LlamaForCausalLM):\n    def forward(self, ids, cache=None):\n        n = 0\n        if isinstance(cache, (tuple, list)):  # KV302\n            n = cache[0][0].shape[2]\n",
-        MODEL + "class A(LlamaForCausalLM):\n    def forward(self, ids, cache=None):\n        n = cache[0] if isinstance(cache, tuple) else cache.get_seq_length()  # KV302\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, ids, cache=None):\n        n = cache[0][0].shape[2] if isinstance(cache, tuple) else 0  # KV302\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, ids, cache=None):\n        n = 0\n        if isinstance(cache, (tuple, list)):  # KV302\n            n = cache[0][0].shape[2]\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, ids, cache=None):\n        n = cache[0] if isinstance(cache, tuple) else cache.get_seq_length()  # KV302\n",
         # a parameter of one's own may be anything
         "from transformers import Cache\ndef f(past_key_values: Cache):\n    return past_key_values[0] if isinstance(past_key_values, tuple) else 0\n",
         "def f(past_key_values):\n    return past_key_values[0] if isinstance(past_key_values, tuple) else 0\n",
-        MODEL + "class A(LlamaForCausalLM):\n    def forward(self, ids, cache=None):\n        return ids[0] if isinstance(ids, tuple) else 0\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, ids, cache=None):\n        return ids[0] if isinstance(ids, tuple) else 0\n",
     ],
 )
 def test_tuple_branches(text: str) -> None:
@@ -287,9 +351,12 @@ def test_dead_branch_is_no_error() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        MODEL + "class A(LlamaForCausalLM):\n    def _reorder_cache(self, past, idx):  # KV303\n        return tuple(p for p in past)\n",
-        MODEL + "class A(LlamaForCausalLM):\n    def _reorder_cache(self, past, idx):\n        past.reorder_cache(idx)\n        return past\n",
-        MODEL + "class A(LlamaForCausalLM):\n    def _reorder_cache(self, mems, idx):\n        return [m for m in mems]\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def _reorder_cache(self, past, idx):  # KV303\n        return tuple(p for p in past)\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def _reorder_cache(self, past, idx):\n        past.reorder_cache(idx)\n        return past\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def _reorder_cache(self, mems, idx):\n        return [m for m in mems]\n",
         "class A:\n    def _reorder_cache(self, past, idx):\n        return tuple(p for p in past)\n",
     ],
 )
@@ -304,7 +371,10 @@ def test_reorder_cache(text: str) -> None:
         ("    @staticmethod\n    def _reorder_cache(past, idx):\n        return ()\n\n    x = 1\n", "    x = 1\n"),
         ("    def _reorder_cache(self, past, idx):\n        return ()\n", "    pass\n"),
         ("    def _reorder_cache(self, past, idx):\n        return ()  # why\n", None),
-        ("    def _reorder_cache(self, past, idx):\n        return ()\n\n    def f(self):\n        return self._reorder_cache\n", None),
+        (
+            "    def _reorder_cache(self, past, idx):\n        return ()\n\n    def f(self):\n        return self._reorder_cache\n",
+            None,
+        ),
     ],
 )
 def test_deleting_reorder_cache(body: str, left: str | None) -> None:
@@ -344,7 +414,8 @@ def test_cache_keywords(text: str, expected: list[tuple[str, tuple[str, ...]]]) 
         # the library's part in a layer of the library
         "from transformers.models.llama.modeling_llama import LlamaDecoderLayer\nclass L(LlamaDecoderLayer):\n"
         "    def forward(self, h, cache=None):\n        return self.self_attn(h, past_key_value=cache)  # KV304\n",
-        ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, cache=None):\n        return super().forward(h, past_key_value=cache)  # KV304\n",
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, h, cache=None):\n        return super().forward(h, past_key_value=cache)  # KV304\n",
     ],
 )
 def test_parts_of_modules(text: str) -> None:
@@ -397,7 +468,10 @@ def test_output_keys(line: str) -> None:
 
 
 def test_keys_to_ignore() -> None:
-    expect("KV306", "from transformers import LlamaConfig\nclass C(LlamaConfig):\n    keys_to_ignore_at_inference = ['past_key_values']  # KV306\n")
+    expect(
+        "KV306",
+        "from transformers import LlamaConfig\nclass C(LlamaConfig):\n    keys_to_ignore_at_inference = ['past_key_values']  # KV306\n",
+    )
     expect("KV306", "class C:\n    keys_to_ignore_at_inference = ['past_key_values']\n")
     text = "from transformers import LlamaConfig\nclass C(LlamaConfig):\n    keys_to_ignore_at_inference = [{}]\n"
     assert fixed(text.format("'past_key_values'"), NEW, codes=["KV306"]) == text.format("'cache'")
@@ -410,13 +484,20 @@ def test_keys_to_ignore() -> None:
         "def f(model, ids, p):\n    model.generate(ids, cache_position=p)  # KV307\n",
         "def f(model, ids, p):\n    model.generate(ids, cache_position=None)\n    model(ids, cache_position=p)\n",
         ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, cache_position):  # KV307\n        return h\n",
-        ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, cache_position=None):  # KV307\n        return cache_position[0]\n",
-        ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, cache_position=None):\n        return super().forward(h, cache_position=cache_position)\n",
-        ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, cache_position=None):\n        return cache_position[0] if cache_position is not None else 0\n",
-        ATTENTION + "class A(LlamaAttention):\n    def forward(self, h, cache_position=None):\n        cache_position = make()\n        return cache_position[0]\n",
-        MODEL + "class A(LlamaForCausalLM):\n    def forward(self, h, cache_position=None):\n        return cache_position[0]\n",
-        MODEL + "class A(LlamaForCausalLM):\n    def prepare_inputs_for_generation(self, ids, cache=None, cache_position=None, **kw):  # KV307\n        return ids[:, cache_position]\n"
-        .replace("ids[:, cache_position]", "cache_position.shape"),
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, h, cache_position=None):  # KV307\n        return cache_position[0]\n",
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, h, cache_position=None):\n        return super().forward(h, cache_position=cache_position)\n",
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, h, cache_position=None):\n        return cache_position[0] if cache_position is not None else 0\n",
+        ATTENTION
+        + "class A(LlamaAttention):\n    def forward(self, h, cache_position=None):\n        cache_position = make()\n        return cache_position[0]\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, h, cache_position=None):\n        return cache_position[0]\n",
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def prepare_inputs_for_generation(self, ids, cache=None, cache_position=None, **kw):  # KV307\n        return ids[:, cache_position]\n".replace(
+            "ids[:, cache_position]", "cache_position.shape"
+        ),
         "from torch import nn\nclass A(nn.Module):\n    def forward(self, h, cache_position):\n        return cache_position[0]\n",
     ],
 )
@@ -427,7 +508,8 @@ def test_cache_position(text: str) -> None:
 
 def test_position_behind_a_past_that_never_comes() -> None:
     text = (
-        MODEL + "class A(LlamaForCausalLM):\n    def prepare_inputs_for_generation(self, ids, past_key_values=None, cache_position=None, **kw):\n"
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def prepare_inputs_for_generation(self, ids, past_key_values=None, cache_position=None, **kw):\n"
         "        if past_key_values is not None:\n            ids = ids[:, -cache_position.shape[0] :]\n        return ids\n"
     )
     assert ranges("KV307", text, ">=5.0") == [("breaks", ("5.4.0-5.23.0",))]
@@ -438,7 +520,10 @@ def test_position_behind_a_past_that_never_comes() -> None:
     [
         ("model(ids, past_key_values=c)", "model(ids, cache=c)"),
         ("model.generate(ids, past_key_values=c)", "model.generate(ids, cache=c)"),
-        ("out = model(ids)\nout.past_key_values, out['past_key_values'], out.get('past_key_values')", "out = model(ids)\nout.cache, out['cache'], out.get('cache')"),
+        (
+            "out = model(ids)\nout.past_key_values, out['past_key_values'], out.get('past_key_values')",
+            "out = model(ids)\nout.cache, out['cache'], out.get('cache')",
+        ),
         ("out = model(ids)\nout.past_key_values = None", "out = model(ids)\nout.cache = None"),
         # all or nothing
         ("out = model(ids)\nmodel(ids, past_key_values=c)\nmodel(**{'past_key_values': c})", None),

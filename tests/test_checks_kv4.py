@@ -126,16 +126,27 @@ def test_options(text: str, target: str, category: str) -> None:
 
 
 def test_option_that_an_assignment_completes() -> None:
-    assert code("model.generation_config.cache_implementation = 'quantized'\nmodel.generate(ids, cache_config={'nbits': 4})") == []
+    assert (
+        code(
+            "model.generation_config.cache_implementation = 'quantized'\nmodel.generate(ids, cache_config={'nbits': 4})"
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "new", "target"),
-    [("sliding_window", "static", ">=4.56"), ("offloaded_hybrid", "offloaded_static", ">=4.56"), ("hybrid", "static", ">=4.56,<5")],
+    [
+        ("sliding_window", "static", ">=4.56"),
+        ("offloaded_hybrid", "offloaded_static", ">=4.56"),
+        ("hybrid", "static", ">=4.56,<5"),
+    ],
 )
 def test_deprecated_values(value: str, new: str, target: str) -> None:
     text = HEAD + "model.generate(ids, cache_implementation={!r})\n"
-    assert [item[:2] for item in code(f"model.generate(ids, cache_implementation={value!r})", target)] == [("KV402", "deprecated")]
+    assert [item[:2] for item in code(f"model.generate(ids, cache_implementation={value!r})", target)] == [
+        ("KV402", "deprecated")
+    ]
     assert fixed(text.format(value), target, codes=["KV402"]) == text.format(new)
     assert code(f"model.generate(ids, cache_implementation={value!r})", ">=4.53,<5") == []
 
@@ -199,7 +210,13 @@ def test_names_of_families(name: str, refused: bool) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "refused"),
-    [("Gemma2ForCausalLM", True), ("Gemma2Config", True), ("GemmaForCausalLM", False), ("MistralForCausalLM", False), ("Olmo3Model", True)],
+    [
+        ("Gemma2ForCausalLM", True),
+        ("Gemma2Config", True),
+        ("GemmaForCausalLM", False),
+        ("MistralForCausalLM", False),
+        ("Olmo3Model", True),
+    ],
 )
 def test_classes_of_families(cls: str, refused: bool) -> None:
     assert bool(other_layers(Config(cls=f"transformers.{cls}"))) is refused
@@ -216,8 +233,14 @@ def test_every_family_exists() -> None:
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("m = AutoModelForCausalLM.from_pretrained('google/gemma-2-2b')\nm.generate(ids, cache_implementation='quantized')", 1),
-        ("from transformers import QuantizedCache\nm = AutoModelForCausalLM.from_pretrained('google/gemma-2-2b')\nQuantizedCache('quanto', m.config)", 1),
+        (
+            "m = AutoModelForCausalLM.from_pretrained('google/gemma-2-2b')\nm.generate(ids, cache_implementation='quantized')",
+            1,
+        ),
+        (
+            "from transformers import QuantizedCache\nm = AutoModelForCausalLM.from_pretrained('google/gemma-2-2b')\nQuantizedCache('quanto', m.config)",
+            1,
+        ),
         (
             "from transformers import MistralConfig, MistralForCausalLM\nm = MistralForCausalLM(MistralConfig(sliding_window=8))\n"
             "m.generate(ids, cache_implementation='quantized')",

@@ -53,7 +53,12 @@ print(json.dumps(answers))
 def kvlint(folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", "kvlint", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "kvlint", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
@@ -128,7 +133,9 @@ def test_unfixed_model_does_not_run(tmp_path: Path) -> None:
 
 def test_added_lines_stand_in_front_of_comments(tmp_path: Path) -> None:
     text = fix(tmp_path, "modeling_plover.py")
-    assert re.search(r"device=input_ids.device,\n +\)\n +# only the ids that the cache does not know\n +if cache is not None", text)
+    assert re.search(
+        r"device=input_ids.device,\n +\)\n +# only the ids that the cache does not know\n +if cache is not None", text
+    )
 
 
 @pytest.mark.parametrize(

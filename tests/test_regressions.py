@@ -225,7 +225,9 @@ class TestOwnFormats:
         """
 
     def test_rebound_under_a_condition(self) -> None:
-        assert found(self.FORWARD.format(condition="use_cache", value="tuple(self.tensor(i) for i in range(9))")) == set()
+        assert (
+            found(self.FORWARD.format(condition="use_cache", value="tuple(self.tensor(i) for i in range(9))")) == set()
+        )
 
     def test_a_list_of_nones_is_a_start(self) -> None:
         assert codes(self.FORWARD.format(condition="cache is None", value="[None] * 9")) == {"KV204"}

@@ -105,7 +105,12 @@ def is_windowed(config: str, keywords: tuple[tuple[str, Value], ...]) -> bool:
             kinds = [literal(item) for item in value[0].items]
             if any(isinstance(kind, str) and kind != "full_attention" for kind in kinds):
                 return True
-        if name == "sliding_window" and config in WINDOW_CONFIGS and isinstance(literal(value), int) and literal(value) > 0:
+        if (
+            name == "sliding_window"
+            and config in WINDOW_CONFIGS
+            and isinstance(literal(value), int)
+            and literal(value) > 0
+        ):
             return True
     return False
 
@@ -272,7 +277,9 @@ class Calls(Expressions):
         if is_torch_model_class(name):
             config = given_config(arguments, keywords)
             windowed = config is not None and config.windowed
-            return (Model(Certainty.PROVEN, cls=name, windowed=windowed, origin=self.origin(node, "a model built here")),)
+            return (
+                Model(Certainty.PROVEN, cls=name, windowed=windowed, origin=self.origin(node, "a model built here")),
+            )
         if name in ("copy.deepcopy", "copy.copy") and arguments:
             return arguments[0]
         if name in BINDERS and arguments:
@@ -551,7 +558,12 @@ class Calls(Expressions):
                 return (OutputDict(),)
             items = tuple((item.arg, self.expression(item.value, flow, node)) for item in node.keywords if item.arg)
             return (Mapping(items, open=bool(starred or arguments)),)
-        if name in ("int", "float") and len(arguments) == 1 and len(arguments[0]) == 1 and isinstance(arguments[0][0], PerRelease):
+        if (
+            name in ("int", "float")
+            and len(arguments) == 1
+            and len(arguments[0]) == 1
+            and isinstance(arguments[0][0], PerRelease)
+        ):
             values = apply_each(arguments[0][0].values, int if name == "int" else float)
             return (PerRelease(values),) if values is not None else UNKNOWN
         if name == "hasattr" and len(arguments) == 2:
@@ -572,7 +584,9 @@ class Calls(Expressions):
                 return (PerRelease(values),) if values is not None else UNKNOWN
             if any(isinstance(atom, CacheObject) for atom in first):
                 return (
-                    (LegacyCache("tuple", next(of_type(first, CacheObject))),) if name in ("tuple", "list") else (Sequence(self.item_value(first, node)),)
+                    (LegacyCache("tuple", next(of_type(first, CacheObject))),)
+                    if name in ("tuple", "list")
+                    else (Sequence(self.item_value(first, node)),)
                 )
             if any(isinstance(atom, Unknown) for atom in first):
                 return (Sequence(UNKNOWN, is_tuple=name == "tuple"),)

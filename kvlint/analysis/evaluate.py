@@ -65,7 +65,6 @@ from kvlint.analysis.values import (
     join,
     literal,
     now,
-    of_type,
 )
 from kvlint.releases import ReleaseSet
 from kvlint.source import Region
@@ -73,7 +72,8 @@ from kvlint.timeline import Timeline
 
 MAX_ROUNDS = 3
 IMPORT_LINE = re.compile(
-    r"^[ \t]*(?:from[ \t]+(?P<dots>\.*)(?P<module>[\w.]*)[ \t]+import\b|import[ \t]+(?P<modules>[\w., \t]+))", re.MULTILINE
+    r"^[ \t]*(?:from[ \t]+(?P<dots>\.*)(?P<module>[\w.]*)[ \t]+import\b|import[ \t]+(?P<modules>[\w., \t]+))",
+    re.MULTILINE,
 )
 MAX_LOOP_DEPTH = 3
 MAX_FOLLOWED = 6
@@ -666,7 +666,11 @@ class Walk(Annotations):
         """The releases on which a test runs that ``skipif`` or ``skipUnless`` leaves out on others."""
         left = flow.releases
         for decorator in node.decorator_list:
-            if not isinstance(decorator, ast.Call) or not decorator.args or not isinstance(decorator.func, ast.Attribute):
+            if (
+                not isinstance(decorator, ast.Call)
+                or not decorator.args
+                or not isinstance(decorator.func, ast.Attribute)
+            ):
                 continue
             name = decorator.func.attr.lower()
             if name in ("skipif", "skipunless"):

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from kvlint.analysis.facts import (
     AttributeUse,
@@ -98,7 +98,9 @@ def names_part(node: ast.expr, parent: ast.AST | None) -> bool:
     return isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
 
 
-OUTPUT_HOLDER = re.compile(r"(?i)^(?:outs?|res|results?|ret|state|inputs|kwargs|batch|step)$|output|kwargs|model_inputs")
+OUTPUT_HOLDER = re.compile(
+    r"(?i)^(?:outs?|res|results?|ret|state|inputs|kwargs|batch|step)$|output|kwargs|model_inputs"
+)
 
 
 def holds_output(node: ast.expr) -> bool:
@@ -402,7 +404,7 @@ class Expressions(Recorder):
                 return (LocalFunction(info.methods[name], bound=True),)
         return (Member(atom, name),)
 
-    _attribute_handlers: dict[type[Atom], Callable[..., Value]] = {}
+    _attribute_handlers: ClassVar[dict[type[Atom], Callable[..., Value]]] = {}
 
     # -- subscripts -----------------------------------------------------------------------------------------------
 
@@ -555,7 +557,7 @@ class Expressions(Recorder):
     def _eval_Compare(self, node: ast.Compare, flow: Flow, parent: ast.AST | None) -> Value:
         left = self.expression(node.left, flow, node)
         rights = tuple(self.expression(item, flow, node) for item in node.comparators)
-        if any(isinstance(atom, INTERESTING + (CacheLength,)) for value in (left, *rights) for atom in value):
+        if any(isinstance(atom, (*INTERESTING, CacheLength)) for value in (left, *rights) for atom in value):
             self.records.compares[id(node)] = CompareUse(node, left, rights, self.place(flow))
         truth = self.version_truth(node, left, rights)
         return (Truth(truth),) if truth is not None else UNKNOWN

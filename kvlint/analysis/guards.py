@@ -111,11 +111,8 @@ class Guards(Calls):
         if len(value) == 1 and isinstance(value[0], Literal):
             if isinstance(value[0].value, bool) or value[0].value == 1:
                 return (flow.copy(), None) if value[0].value else (None, flow.copy())
-        if (
-            (isinstance(test, ast.Name)
-            and test.id == "TYPE_CHECKING")
-            or (isinstance(test, ast.Attribute)
-            and test.attr == "TYPE_CHECKING")
+        if (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+            isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
         ):
             return flow.copy(), flow.copy()
         if isinstance(test, (ast.Name, ast.Attribute)) and all(isinstance(atom, (Unknown, Symbol)) for atom in value):

@@ -409,7 +409,7 @@ class LayoutEval(LayoutWalk):
         entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if any(isinstance(entry, (ast.Slice,)) or is_none(entry) or is_ellipsis(entry) for entry in entries):
             return self.sliced(node, base, entries, env)
-        if len(entries) > 1:
+        if len(entries) != 1:  # none in x[()]
             for entry in entries:
                 self.eval(entry, env)
             return self.map_tensors(base, node, lambda tensor: self.index_tensor(tensor, entries, env))

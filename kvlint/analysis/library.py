@@ -65,7 +65,9 @@ def is_hook_owner(qualified: str) -> bool:
 
 def is_own_module(bases: Sequence[str]) -> bool:
     """True for imported bases of a class that is a module of torch and nothing of transformers: ``generate`` never runs it."""
-    return any(base.startswith("torch.nn.") for base in bases) and not any(base.startswith("transformers.") for base in bases)
+    return any(base.startswith("torch.nn.") for base in bases) and not any(
+        base.startswith("transformers.") for base in bases
+    )
 
 
 def is_layer_class(qualified: str) -> bool:

@@ -14,7 +14,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-FAMILIES = re.compile(r"(?i)llama|mistral|mixtral|qwen|gpt2|gpt-2|opt-|bloom|falcon|gemma|phi|deepseek|smol|yi-|command")
+FAMILIES = re.compile(
+    r"(?i)llama|mistral|mixtral|qwen|gpt2|gpt-2|opt-|bloom|falcon|gemma|phi|deepseek|smol|yi-|command"
+)
 
 
 @dataclass(frozen=True, slots=True)

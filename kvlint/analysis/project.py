@@ -151,4 +151,6 @@ def package_name(path: Path) -> str:
     return ".".join(parts) if len(parts) > (0 if path.stem == "__init__" else 1) else ""
 
 
-WORTH_FOLLOWING = re.compile(r"(?i)transformers|version|cache|past|model|attention|attn|forward|patch|layer|_v\d|hf_|is_|mixin|dynamic|compat|const|legacy|older|newer|util")
+WORTH_FOLLOWING = re.compile(
+    r"(?i)transformers|version|cache|past|model|attention|attn|forward|patch|layer|_v\d|hf_|is_|mixin|dynamic|compat|const|legacy|older|newer|util"
+)

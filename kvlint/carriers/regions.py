@@ -193,9 +193,10 @@ def _trimmed(edit: Edit, old: str) -> Edit:
 
 def newline_at(document: str, offset: int) -> str:
     """The newline that ends the line of *offset*; on a last line without one, the newline before it."""
-    match = NEWLINE.search(document, offset)
-    if match is not None:
-        return match.group()
+    ends = [place for place in (document.find("\n", offset), document.find("\r", offset)) if place >= 0]
+    if ends:
+        first = min(ends)
+        return "\r\n" if document.startswith("\r\n", first) else document[first]
     before = max(document.rfind("\n", 0, offset), document.rfind("\r", 0, offset))
     if before < 0:
         return "\n"

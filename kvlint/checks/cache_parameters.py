@@ -70,7 +70,9 @@ def only_passes_on(info: FunctionInfo, accepted: set[str]) -> bool:
         return False
     passed: set[int] = set()
     for node in ast.walk(info.node):
-        if isinstance(node, ast.Call) and any(item.arg is None and is_name(item.value, kwarg.arg) for item in node.keywords):
+        if isinstance(node, ast.Call) and any(
+            item.arg is None and is_name(item.value, kwarg.arg) for item in node.keywords
+        ):
             passed |= {id(item.value) for item in node.keywords if item.arg in CACHE_PARAMETERS}
     uses = [node for node in ast.walk(info.node) if isinstance(node, ast.Name) and node.id in accepted]
     return bool(uses) and all(id(node) in passed for node in uses)
@@ -142,7 +144,9 @@ def can_be_renamed(function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: 
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id == NEW_NAME:
             return False
-        if isinstance(node, ast.arg) and (node.arg == NEW_NAME or (node.arg == parameter.arg and node is not parameter)):
+        if isinstance(node, ast.arg) and (
+            node.arg == NEW_NAME or (node.arg == parameter.arg and node is not parameter)
+        ):
             return False
         if isinstance(node, (ast.Global, ast.Nonlocal)) and parameter.arg in node.names:
             return False
@@ -151,9 +155,7 @@ def can_be_renamed(function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: 
     return True
 
 
-def keyword_edits(
-    facts: Facts, node: ast.Call, old: str, use: CallUse | None, renamed: set[int]
-) -> list[Edit] | None:
+def keyword_edits(facts: Facts, node: ast.Call, old: str, use: CallUse | None, renamed: set[int]) -> list[Edit] | None:
     """The keyword of a call into the library follows the parameter; that of other calls stays. None: both are there."""
     keyword = next((item for item in node.keywords if item.arg == old), None)
     if keyword is None or use is None:
@@ -228,7 +230,11 @@ def merging_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, passed: S
 def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, str, str] | None:
     """Where the merging lines go: offset, indent of the body, and what follows them. None for one-line functions."""
     body = function.body
-    documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str)
+    documented = (
+        isinstance(body[0], ast.Expr)
+        and isinstance(body[0].value, ast.Constant)
+        and isinstance(body[0].value.value, str)
+    )
     first = body[1] if documented and len(body) > 1 else body[0]
     if documented and len(body) == 1:
         return None

@@ -156,7 +156,11 @@ def _target_of_symbol(facts: Facts, atom: Symbol) -> Target | None:
 def library_role(facts: Facts, info: ClassInfo) -> str:
     """Role of the transformers class that a local class derives from; "" where it derives from none with a cache."""
     for base in info.foreign_bases():
-        kind = facts.timeline.class_kind(facts.timeline.canonical(base) or base) if base.startswith("transformers.") else None
+        kind = (
+            facts.timeline.class_kind(facts.timeline.canonical(base) or base)
+            if base.startswith("transformers.")
+            else None
+        )
         if kind in ("layer", "attention"):
             return kind
         if kind == "model" or is_torch_model_class(base):

@@ -27,7 +27,15 @@ from kvlint.findings import Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 
 JSON_KIND = "generation-config"
-OPTIONS = ("cache_implementation", "cache_config", "max_cache_len", "use_cache", "return_legacy_cache", "past_key_values", "cache")
+OPTIONS = (
+    "cache_implementation",
+    "cache_config",
+    "max_cache_len",
+    "use_cache",
+    "return_legacy_cache",
+    "past_key_values",
+    "cache",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,12 @@ def settings_of(facts: Facts) -> Iterator[Settings]:
                 yield Settings("attribute", {attribute.name: option}, attribute.place.releases, True, attribute.place)
     for item in facts.subscripts:
         key = literal(item.index)
-        if item.action == "store" and key in OPTIONS and item.value and all(isinstance(atom, ModelKwargs) for atom in item.value):
+        if (
+            item.action == "store"
+            and key in OPTIONS
+            and item.value
+            and all(isinstance(atom, ModelKwargs) for atom in item.value)
+        ):
             node = assigned_node(facts, item.node)
             if node is not None:
                 option = option_of(facts, key, item.assigned, item.node, node)
@@ -97,9 +110,17 @@ def is_settings(value: Value) -> bool:
 def call_kind(facts: Facts, use: CallUse) -> str:
     """``generate`` or ``config`` for the calls that take options, "" for others."""
     for atom in use.callee:
-        if isinstance(atom, Symbol) and atom.name.startswith("transformers.") and atom.name.endswith(".GenerationConfig"):
+        if (
+            isinstance(atom, Symbol)
+            and atom.name.startswith("transformers.")
+            and atom.name.endswith(".GenerationConfig")
+        ):
             return "config"
-        if isinstance(atom, Symbol) and atom.name.startswith("transformers.") and atom.name.endswith(".GenerationConfig.from_pretrained"):
+        if (
+            isinstance(atom, Symbol)
+            and atom.name.startswith("transformers.")
+            and atom.name.endswith(".GenerationConfig.from_pretrained")
+        ):
             return "update"
         if isinstance(atom, Member) and isinstance(atom.of, GenerationConfigValue) and atom.name == "update":
             return "update"
@@ -144,7 +165,12 @@ def display_of(facts: Facts, key: str, value: object) -> ast.expr | None:
     for node in ast.walk(facts.tree):
         if isinstance(node, ast.Dict):
             for name, item in zip(node.keys, node.values, strict=True):
-                if isinstance(name, ast.Constant) and name.value == key and isinstance(item, ast.Constant) and item.value == value:
+                if (
+                    isinstance(name, ast.Constant)
+                    and name.value == key
+                    and isinstance(item, ast.Constant)
+                    and item.value == value
+                ):
                     found.append(item)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
             found += [
@@ -154,7 +180,11 @@ def display_of(facts: Facts, key: str, value: object) -> ast.expr | None:
             ]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value == value:
             target = node.targets[0]
-            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value == key:
+            if (
+                isinstance(target, ast.Subscript)
+                and isinstance(target.slice, ast.Constant)
+                and target.slice.value == key
+            ):
                 found.append(node.value)
     return found[0] if len(found) == 1 else None
 
@@ -187,7 +217,9 @@ def json_settings(facts: Facts) -> Iterator[Settings]:
             value = span.value if isinstance(span.value, (str, bool, int, float)) else None
             items = span.value if isinstance(span.value, dict) else None
             start = span.key[0] if span.key is not None else span.start
-            options[name] = Option(name, value, (start, span.end), (span.start, span.end), span.value is not None, (), items)
+            options[name] = Option(
+                name, value, (start, span.end), (span.start, span.end), span.value is not None, (), items
+            )
     if options:
         yield Settings("json", options, facts.target)
 
@@ -208,8 +240,16 @@ def settings_finding(
     """A finding at an option, in code or in JSON."""
     if settings.place is not None:
         return check.finding(
-            facts, settings.place.statement, settings.place, message,
-            releases=releases, life=life, help=help, category=category, fix=fix, span=span,
+            facts,
+            settings.place.statement,
+            settings.place,
+            message,
+            releases=releases,
+            life=life,
+            help=help,
+            category=category,
+            fix=fix,
+            span=span,
         )
     told = touching(life & facts.timeline.all, releases) if life else releases
     return Finding(

@@ -30,7 +30,15 @@ AREAS = (
     "transformers.modeling_flash_attention_utils",
 )
 MASK_METHODS = ("_update_causal_mask", "_prepare_4d_causal_attention_mask_with_cache_position")
-HOOK_WORDS = ("causal_mask", "causal_attention_mask", "cache", "past", "generation_mode", "_update_model_kwargs", "_expand_inputs")
+HOOK_WORDS = (
+    "causal_mask",
+    "causal_attention_mask",
+    "cache",
+    "past",
+    "generation_mode",
+    "_update_model_kwargs",
+    "_expand_inputs",
+)
 
 
 class RemovedCacheHelper(Check):
@@ -171,7 +179,11 @@ class RemovedCacheHelper(Check):
 def is_function_use(reference: SymbolReference) -> bool:
     """True for a use of an imported function or constant: its import is reported, which is where the program stops."""
     name = reference.qualified.rpartition(".")[2]
-    return reference.through_import and not reference.is_import and not name.endswith(("Config", "Layer", "Wrapper", "Processor"))
+    return (
+        reference.through_import
+        and not reference.is_import
+        and not name.endswith(("Config", "Layer", "Wrapper", "Processor"))
+    )
 
 
 def mask_method_life(facts: Facts, use: AttributeUse) -> ReleaseSet:

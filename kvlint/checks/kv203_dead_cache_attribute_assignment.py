@@ -47,9 +47,7 @@ class DeadCacheAttributeAssignment(Check):
                 f"assigning `{use.name}` of {describe(cache)} changes nothing {{when}}: {known.says}; "
                 "it sets a plain attribute"
             )
-            refused = (
-                f"`{use.name}` of {describe(cache)} cannot be assigned: AttributeError, the property has no setter, {{when}}"
-            )
+            refused = f"`{use.name}` of {describe(cache)} cannot be assigned: AttributeError, the property has no setter, {{when}}"
             for life, message, category in (
                 (silent - raising, dead, Category.SILENT),
                 (raising, refused, Category.BREAKS),

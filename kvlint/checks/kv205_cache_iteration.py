@@ -68,7 +68,11 @@ class CacheIteration(Check):
         triples = releases_of(facts.timeline, "iteration-triples")
         if count not in (2, 4) or any(isinstance(item, ast.Starred) for item in target.elts):
             return
-        if count == 4 and cache.cls != ENCODER_DECODER_CACHE and cache.source not in (*CONTRACT_SOURCES, "attribute", "key"):
+        if (
+            count == 4
+            and cache.cls != ENCODER_DECODER_CACHE
+            and cache.source not in (*CONTRACT_SOURCES, "attribute", "key")
+        ):
             return
         wrong = use.place.releases & cache.when & triples
         if not wrong:
@@ -94,7 +98,9 @@ class CacheIteration(Check):
 
     def _of_layer(self, facts: Facts, use: IterationUse) -> Iterator[Finding]:
         """``for t in layer_past``: the third item is no tensor."""
-        pair = next((atom for atom in of_type(use.value, LayerPair) if atom.cache is not None and not atom.indexed), None)
+        pair = next(
+            (atom for atom in of_type(use.value, LayerPair) if atom.cache is not None and not atom.indexed), None
+        )
         if pair is None or pair.cache is None or pair.cache.certainty < Certainty.CONTEXT or len(use.value) > 1:
             return
         triples = releases_of(facts.timeline, "iteration-triples")

@@ -246,9 +246,7 @@ def encoder_decoder_keywords(facts: Facts, use: CallUse, cls: str, in_force: Rel
     )
 
 
-def by_signature(
-    facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet, left: ReleaseSet
-) -> Iterator[Mistake]:
+def by_signature(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet, left: ReleaseSet) -> Iterator[Mistake]:
     """Arguments that the constructor's signature refuses on the releases *left*: unknown keywords, too many positional
     ones, missing ones."""
     node = use.node

@@ -58,7 +58,12 @@ def none_again(facts: Facts, call: ast.expr, statement: ast.stmt) -> Fix | None:
     line_end = facts.index.line_end(statement.end_lineno or statement.lineno)
     indent = facts.text[facts.index.line_start(statement.lineno) : start]
     behind = facts.text[end:line_end].strip()
-    if len(statement.targets) != 1 or not isinstance(target, ast.Name) or indent.strip() or (behind and behind[0] != "#"):
+    if (
+        len(statement.targets) != 1
+        or not isinstance(target, ast.Name)
+        or indent.strip()
+        or (behind and behind[0] != "#")
+    ):
         return None
     unit = "\t" if "\t" in indent else "    "
     text = f"\n{indent}if {target.id} == -1:\n{indent}{unit}{target.id} = None"

@@ -9,6 +9,7 @@ from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.values import LegacyCache
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.bindings import FUNCTIONS, position, tree_of
 from kvlint.checks.call_targets import Argument, Target, arguments_of, target_of
 from kvlint.checks.kv304_singular_cache_keyword import wrong_releases
 from kvlint.checks.legacy_values import describe_legacy, is_legacy, is_pairs
@@ -65,7 +66,9 @@ class LegacyTupleCache(Check):
 
 def is_built(use: CallUse, item: Argument) -> bool:
     """True for a tuple or list that the code makes; what an annotation or a test merely promises may be None as well."""
-    if not is_legacy(item.value) or any(isinstance(atom, LegacyCache) and atom.built in PROMISED for atom in item.value):
+    if not is_legacy(item.value) or any(
+        isinstance(atom, LegacyCache) and atom.built in PROMISED for atom in item.value
+    ):
         return False
     node = item.keyword.value
     if isinstance(node, ast.Name) and use.place.function is not None:
@@ -82,11 +85,29 @@ def in_model(facts: Facts, use: CallUse) -> bool:
     return any(base.startswith("transformers.") for base in owner.foreign_bases())
 
 
+def name_of_the_class(facts: Facts, use: CallUse) -> str:
+    """What ``DynamicCache`` is called at the place of *use*; "" where no import that always runs before it gives it a name.
+
+    Imports in other functions, in branches and for type checkers only do not count, and neither does a name that is
+    bound anew.
+    """
+    assert facts.tree is not None
+    tree = tree_of(facts)
+    around = [item for item in tree.ancestors(use.node) if isinstance(item, (*FUNCTIONS, ast.Module))]
+    scopes = [tree.scope(item) for item in around if not isinstance(item, ast.Lambda)]
+    for other in facts.imports:
+        if other.qualified.rpartition(".")[2] == "DynamicCache" and position(other.statement) < position(use.node):
+            rebound = any(other.bound in scope.bindings for scope in scopes)
+            if tree.parent(other.statement) in around and not rebound:
+                return other.bound
+    return ""
+
+
 def wrap(facts: Facts, use: CallUse, item: Argument, target: Target) -> Fix | None:
     """``DynamicCache(pairs)`` in the place of pairs, where the class is imported and the pairs are known to be such."""
     if not item.written or target.role == "output" or facts.kind == "docstring" or not is_pairs(item.value):
         return None
-    bound = next((other.bound for other in facts.imports if other.qualified.rpartition(".")[2] == "DynamicCache"), "")
+    bound = name_of_the_class(facts, use)
     start, end = facts.span(item.keyword.value)
     if not bound or has_comment(facts.text[start:end]) or not use.place.releases <= facts.timeline.compare(">=", NEEDS):
         return None

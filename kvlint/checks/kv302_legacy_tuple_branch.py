@@ -80,7 +80,9 @@ def is_lost(use: TestUse) -> bool:
     body = ast.Module(owner.body, [])
     if any(isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break)) for node in ast.walk(body)):
         return False
-    if any(word in ast.dump(node.func) for node in ast.walk(body) if isinstance(node, ast.Call) for word in CONVERSIONS):
+    if any(
+        word in ast.dump(node.func) for node in ast.walk(body) if isinstance(node, ast.Call) for word in CONVERSIONS
+    ):
         return False
     assigned = [target for node in owner.body if isinstance(node, ast.Assign) for target in node.targets]
     reads = any(isinstance(node, ast.Subscript) and path_of(node).startswith(path + "[") for node in ast.walk(body))

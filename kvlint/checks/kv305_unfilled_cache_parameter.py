@@ -50,7 +50,11 @@ class UnfilledCacheParameter(Check):
         given = " or ".join(f"`{name}=`" for name in passed)
         loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
         if loose:
-            what = "so the cache is never used" if item.role != "prepare" else "so every step starts from the whole sequence"
+            what = (
+                "so the cache is never used"
+                if item.role != "prepare"
+                else "so every step starts from the whole sequence"
+            )
             message = (
                 f"`{parameter.arg}` of `{item.shown}` is never filled {{when}}: "
                 f"the library passes {given}, which ends in `**{item.info.node.args.kwarg.arg}`, {what}"  # type: ignore[union-attr]

@@ -170,7 +170,11 @@ def comparisons(facts: Facts) -> Iterator[Mention]:
         parent = use.parent
         if output_view(use) and isinstance(parent, ast.Compare) and len(parent.ops) == 1:
             left = parent.left
-            if isinstance(left, ast.Constant) and left.value in OLD_KEYS and isinstance(parent.ops[0], (ast.In, ast.NotIn)):
+            if (
+                isinstance(left, ast.Constant)
+                and left.value in OLD_KEYS
+                and isinstance(parent.ops[0], (ast.In, ast.NotIn))
+            ):
                 yield Mention(left, left.value, use.place, False, "`keys()` of a model output")
 
 
@@ -182,7 +186,9 @@ def output_view(use: CallUse) -> str:
     """``keys`` or ``items`` of a model output or of a dict made from one; "" for other calls."""
     for atom in use.callee:
         if isinstance(atom, Member) and atom.name in ("keys", "items"):
-            if isinstance(atom.of, OutputDict) or (isinstance(atom.of, ModelOutput) and atom.of.certainty >= Certainty.CONTEXT):
+            if isinstance(atom.of, OutputDict) or (
+                isinstance(atom.of, ModelOutput) and atom.of.certainty >= Certainty.CONTEXT
+            ):
                 return atom.name
     return ""
 

@@ -39,7 +39,12 @@ class RemovedCachePosition(Check):
                     continue
                 target = target_of(facts, use)
                 wrong = life & use.place.releases
-                if target is None or target.role != "generate" or not wrong or use.place.caught & {"ValueError", "Exception"}:
+                if (
+                    target is None
+                    or target.role != "generate"
+                    or not wrong
+                    or use.place.caught & {"ValueError", "Exception"}
+                ):
                     continue
                 fix = None
                 if item.written and use.place.releases <= life and facts.kind != "docstring":
@@ -99,7 +104,9 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     offset, indent, _ = place
     offset = before_comments(facts.text, offset - len(indent), indent)
     masked = item.info.parameter("attention_mask") is not None
-    length = "input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]" if masked else "input_ids.shape[1]"
+    length = (
+        "input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]" if masked else "input_ids.shape[1]"
+    )
     lines = (
         f"if {NAME} is None:",
         f"    {NAME} = torch.arange(",
@@ -127,7 +134,9 @@ def imports_torch(facts: Facts, function: ast.AST) -> bool:
     assert facts.tree is not None
     bodies = [facts.tree.body]
     for node in ast.walk(facts.tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(part is function for part in ast.walk(node)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+            part is function for part in ast.walk(node)
+        ):
             bodies.append(node.body)
     return any(
         isinstance(node, ast.Import) and any(alias.name == "torch" and alias.asname is None for alias in node.names)

@@ -72,7 +72,11 @@ def keywords(facts: Facts) -> Iterator[OldName]:
                 continue
             start, end = facts.span(item.keyword)
             edit = None
-            if item.written and NEW_NAME not in names and (target.certainty is Certainty.PROVEN or not own_forward(facts, item.name)):
+            if (
+                item.written
+                and NEW_NAME not in names
+                and (target.certainty is Certainty.PROVEN or not own_forward(facts, item.name))
+            ):
                 end = start + len(item.name)
                 edit = Edit(start, end, NEW_NAME)
             yield OldName(item.keyword, (start, end), use.place, f"`{item.name}=` of {target.shown}", edit)

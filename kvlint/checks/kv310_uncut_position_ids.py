@@ -80,7 +80,9 @@ def stores(statements: Sequence[ast.stmt], name: str, cut: bool = False) -> bool
     for statement in statements:
         for node in ast.walk(statement):
             if isinstance(node, ast.Assign) and any(is_name(target, name) for target in node.targets):
-                if not cut or any(isinstance(part, ast.Subscript) and is_name(part.value, name) for part in ast.walk(node.value)):
+                if not cut or any(
+                    isinstance(part, ast.Subscript) and is_name(part.value, name) for part in ast.walk(node.value)
+                ):
                     return True
     return False
 
@@ -99,7 +101,9 @@ def cut_anyway(statements: Sequence[ast.stmt]) -> bool:
         elif stores([statement], NAME) and not is_look_up(statement):
             return True
     return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "prepare_inputs_for_generation"
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "prepare_inputs_for_generation"
         for statement in statements
         for node in ast.walk(statement)
     )
@@ -127,7 +131,11 @@ def handed_on(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:
                 for key, value in zip(node.keys, node.values, strict=True):
                     if isinstance(key, ast.Constant) and key.value == NAME and is_name(value, NAME):
                         return index
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and is_name(node.value, NAME):
+            elif (
+                isinstance(node, ast.Assign)
+                and isinstance(node.targets[0], ast.Subscript)
+                and is_name(node.value, NAME)
+            ):
                 key = node.targets[0].slice
                 if isinstance(key, ast.Constant) and key.value == NAME:
                     return index

@@ -53,7 +53,14 @@ class IneffectiveCacheOption(Check):
         if not wrong or (error and caught & {error, "Exception"}):
             return None
         return settings_finding(
-            self, facts, settings, option.span, message, releases=wrong, life=life, help=help,
+            self,
+            facts,
+            settings,
+            option.span,
+            message,
+            releases=wrong,
+            life=life,
+            help=help,
             category=Category.BREAKS if error else Category.SILENT,
         )
 
@@ -66,9 +73,13 @@ class IneffectiveCacheOption(Check):
         if cache is None or cache.value is not None:
             return None
         return self._say(
-            facts, settings, named, "cache-and-implementation",
+            facts,
+            settings,
+            named,
+            "cache-and-implementation",
             f"`cache_implementation` together with a cache (`{cache.name}=`): ValueError {{when}}",
-            "pass one of the two: the cache object already says what kind it is", "ValueError",
+            "pass one of the two: the cache object already says what kind it is",
+            "ValueError",
         )
 
     def _without_cache(self, facts: Facts, settings: Settings) -> Finding | None:
@@ -80,8 +91,13 @@ class IneffectiveCacheOption(Check):
         if option is None:
             return None
         return self._say(
-            facts, settings, option, "", f"`{option.name}` has no effect with `use_cache=False`",
-            "drop one of the two", life=facts.timeline.compare(">=", "4.45"),
+            facts,
+            settings,
+            option,
+            "",
+            f"`{option.name}` has no effect with `use_cache=False`",
+            "drop one of the two",
+            life=facts.timeline.compare(">=", "4.45"),
         )
 
     def _max_cache_len(self, facts: Facts, settings: Settings) -> Iterator[Finding | None]:
@@ -92,20 +108,30 @@ class IneffectiveCacheOption(Check):
         if settings.kind == "generate":
             refused = releases_of(facts.timeline, "max-cache-len-refused")
             yield self._say(
-                facts, settings, option, "max-cache-len-refused",
+                facts,
+                settings,
+                option,
+                "max-cache-len-refused",
                 "`generate` takes no `max_cache_len`: ValueError {when}",
-                "build the cache yourself: `StaticCache(config=model.config, max_cache_len=...)`", "ValueError",
+                "build the cache yourself: `StaticCache(config=model.config, max_cache_len=...)`",
+                "ValueError",
             )
         if is_static(settings):
             yield self._say(
-                facts, settings, option, "max-cache-len-unused",
+                facts,
+                settings,
+                option,
+                "max-cache-len-unused",
                 "nothing reads `max_cache_len` {when}: the cache is as long as the call needs",
                 "build the cache yourself: `StaticCache(config=model.config, max_cache_len=...)`",
                 life=releases_of(facts.timeline, "max-cache-len-unused") - refused,
             )
         elif decided(facts, settings):
             yield self._say(
-                facts, settings, option, "max-cache-len-needs-static",
+                facts,
+                settings,
+                option,
+                "max-cache-len-needs-static",
                 "`max_cache_len` has no effect {when}: only static caches read it",
                 'add `cache_implementation="static"`, or drop it',
                 life=releases_of(facts.timeline, "max-cache-len-needs-static") - refused,
@@ -124,14 +150,21 @@ class IneffectiveCacheOption(Check):
         if named is None:
             refused = releases_of(facts.timeline, "cache-config-needs-implementation")
             yield self._say(
-                facts, settings, option, "cache-config-needs-implementation",
+                facts,
+                settings,
+                option,
+                "cache-config-needs-implementation",
                 "`cache_config` without `cache_implementation`: ValueError {when}",
-                'add `cache_implementation="quantized"`', "ValueError",
+                'add `cache_implementation="quantized"`',
+                "ValueError",
             )
         elif not isinstance(named.value, str) or named.value == "quantized":
             return
         yield self._say(
-            facts, settings, option, "cache-config-for-quantized",
+            facts,
+            settings,
+            option,
+            "cache-config-for-quantized",
             "`cache_config` has no effect {when}: only quantized caches read it",
             'add `cache_implementation="quantized"`, or drop it',
             life=releases_of(facts.timeline, "cache-config-for-quantized") - refused,
@@ -143,14 +176,21 @@ class IneffectiveCacheOption(Check):
             return None
         if settings.kind == "generate":
             return self._say(
-                facts, settings, option, "legacy-cache-refused",
+                facts,
+                settings,
+                option,
+                "legacy-cache-refused",
                 "`generate` takes no `return_legacy_cache`: ValueError {when}",
-                "drop it: what comes back is always a cache object", "ValueError",
+                "drop it: what comes back is always a cache object",
+                "ValueError",
             )
         if option.value is not True:
             return None
         return self._say(
-            facts, settings, option, "legacy-cache-ignored",
+            facts,
+            settings,
+            option,
+            "legacy-cache-ignored",
             "`return_legacy_cache` is ignored {when}: a cache object comes back",
             "make the tuple yourself: `tuple((layer.keys, layer.values) for layer in cache.layers)`",
         )
@@ -165,8 +205,14 @@ class IneffectiveCacheOption(Check):
             at = key_option(facts, settings, option, key)
             if unknown:
                 found = self._say(
-                    facts, settings, at, "", f"a quantized cache takes no `{key}`: TypeError {{when}}",
-                    "leave it out", "TypeError", unknown,
+                    facts,
+                    settings,
+                    at,
+                    "",
+                    f"a quantized cache takes no `{key}`: TypeError {{when}}",
+                    "leave it out",
+                    "TypeError",
+                    unknown,
                 )
                 if found is not None:
                     yield found
@@ -174,10 +220,20 @@ class IneffectiveCacheOption(Check):
                 known = facts.timeline.matching(BACKENDS[value]) if value in BACKENDS else NO_RELEASE
                 refused = facts.timeline.compare(">=", "4.56") - known
                 hint = f'write "{value.lower()}"' if value.lower() in BACKENDS else 'one of "quanto", "hqq"'
-                found = self._say(
-                    facts, settings, at, "", f'no quantization backend is called "{value}": ValueError {{when}}',
-                    hint, "ValueError", refused,
-                ) if refused else None
+                found = (
+                    self._say(
+                        facts,
+                        settings,
+                        at,
+                        "",
+                        f'no quantization backend is called "{value}": ValueError {{when}}',
+                        hint,
+                        "ValueError",
+                        refused,
+                    )
+                    if refused
+                    else None
+                )
                 if found is not None:
                     yield found
 
@@ -205,7 +261,9 @@ def key_option(facts: Facts, settings: Settings, option: Option, key: str) -> Op
 
 def is_static(settings: Settings) -> bool:
     named = settings.given("cache_implementation")
-    return named is not None and isinstance(named.value, str) and named.value not in ("dynamic", "offloaded", "quantized")
+    return (
+        named is not None and isinstance(named.value, str) and named.value not in ("dynamic", "offloaded", "quantized")
+    )
 
 
 def decided(facts: Facts, settings: Settings) -> bool:

@@ -52,7 +52,8 @@ class QuantizedCacheOnSlidingModel(Check):
                 )
         for use in facts.calls:
             if not any(
-                isinstance(atom, Symbol) and facts.timeline.canonical(atom.name) == QUANTIZED_CACHE for atom in use.callee
+                isinstance(atom, Symbol) and facts.timeline.canonical(atom.name) == QUANTIZED_CACHE
+                for atom in use.callee
             ):
                 continue
             values = [*use.arguments, *(value for name, value in use.keywords if name == "config")]
@@ -74,7 +75,9 @@ class QuantizedCacheOnSlidingModel(Check):
 @lru_cache(maxsize=1)
 def families() -> Mapping[str, Mapping[str, Any]]:
     """The content of ``sliding_models.toml``, by the prefix of the class names."""
-    data: Mapping[str, Any] = tomllib.loads(packaged_file().with_name("sliding_models.toml").read_text(encoding="utf-8"))
+    data: Mapping[str, Any] = tomllib.loads(
+        packaged_file().with_name("sliding_models.toml").read_text(encoding="utf-8")
+    )
     found: Mapping[str, Mapping[str, Any]] = data["family"]
     return found
 
@@ -88,7 +91,11 @@ def other_layers(source: Model | Config) -> str:
         if any(re.search(pattern, source.name, re.IGNORECASE) for pattern in family["names"]) and source.name:
             return str(family["layers"]).replace("_", " ").removesuffix(" attention") + " attention"
         rest = short.removeprefix(prefix)
-        if rest != short and (not rest or rest.startswith(("For", "Model", "Config", "Text"))) and family.get("classes", True):
+        if (
+            rest != short
+            and (not rest or rest.startswith(("For", "Model", "Config", "Text")))
+            and family.get("classes", True)
+        ):
             return str(family["layers"]).replace("_", " ").removesuffix(" attention") + " attention"
     return ""
 

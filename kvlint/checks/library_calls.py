@@ -27,7 +27,13 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
 """Names under which some release hands over the cache. ``layer_past`` is left out: it held a tuple, not a cache."""
 
-GENERATIVE_NAMES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForQuestionGeneration", "ForSpeechSeq2Seq")
+GENERATIVE_NAMES = (
+    "ForCausalLM",
+    "LMHeadModel",
+    "ForConditionalGeneration",
+    "ForQuestionGeneration",
+    "ForSpeechSeq2Seq",
+)
 OTHER_FRAMEWORKS = ("TF", "Flax")
 CLASS_ENDINGS = ("Attention", "Layer", "Block", "Model", "ForCausalLM")
 ENCODERS = re.compile(r"[Bb]ert(?!a)|[Rr]oberta|Electra|Xmod|Data2VecText|^Ernie(?!4)")
@@ -63,9 +69,7 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
 
 def kind_names(facts: Facts, kind: str) -> dict[str, ReleaseSet]:
     """Keyword -> releases on which the library's own code of this kind (model, layer, attention) is called with it."""
-    return {
-        name: releases for name in CACHE_PARAMETERS if (releases := facts.timeline.keyword_of_kind(kind, name))
-    }
+    return {name: releases for name in CACHE_PARAMETERS if (releases := facts.timeline.keyword_of_kind(kind, name))}
 
 
 def class_names(facts: Facts, qualified: str, method: str = "forward") -> dict[str, ReleaseSet]:
@@ -204,7 +208,11 @@ def _hidden_patches(facts: Facts) -> set[str]:
     kinds: set[str] = set()
     for use in facts.assigns:
         target = use.target
-        if isinstance(target, ast.Attribute) and target.attr == "forward" and all(isinstance(a, Unknown) for a in use.value):
+        if (
+            isinstance(target, ast.Attribute)
+            and target.attr == "forward"
+            and all(isinstance(a, Unknown) for a in use.value)
+        ):
             name = target.value.attr if isinstance(target.value, ast.Attribute) else getattr(target.value, "id", "")
             if name.endswith(("DecoderLayer", "Block")):
                 kinds.add("layer")
@@ -264,7 +272,9 @@ def _replaced_class(facts: Facts, use: AttributeUse) -> Iterator[LibraryCalled]:
             place = next((item.place for item in facts.functions if item.info is forward), None)
             if forward is not None:
                 shown = f"{atom.info.name}.forward"
-                yield LibraryCalled(forward, place or use.place, kind, names, shown, elsewhere=place is None, patched=use)
+                yield LibraryCalled(
+                    forward, place or use.place, kind, names, shown, elsewhere=place is None, patched=use
+                )
 
 
 def picks_other_classes(facts: Facts, node: ast.AST) -> bool:
@@ -273,7 +283,11 @@ def picks_other_classes(facts: Facts, node: ast.AST) -> bool:
     names: set[str] = set()
     for test in ast.walk(facts.tree):
         if isinstance(test, ast.If) and any(other is node for item in test.body for other in ast.walk(item)):
-            names |= {item.value for item in ast.walk(test.test) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+            names |= {
+                item.value
+                for item in ast.walk(test.test)
+                if isinstance(item, ast.Constant) and isinstance(item.value, str)
+            }
     names = {name for name in names if name.isidentifier() and name.endswith(CLASS_ENDINGS)}
     if not names:
         return False

@@ -176,7 +176,9 @@ def missing_members(facts: Facts, kind: str) -> Iterator[MissingMember]:
 
 CONTRACT_SOURCES = frozenset({"constructed", "hook", "output", "isinstance", "self"})
 """Where a cache came from the library for certain: what the code does with it does not make it something else."""
-TENSOR_MEMBERS = frozenset({"shape", "size", "device", "dtype", "to", "dim", "ndim", "is_cuda", "new_zeros", "contiguous"})
+TENSOR_MEMBERS = frozenset(
+    {"shape", "size", "device", "dtype", "to", "dim", "ndim", "is_cuda", "new_zeros", "contiguous"}
+)
 
 
 PAIR_TAKERS = frozenset({"DynamicCache", "EncoderDecoderCache"})
@@ -203,7 +205,9 @@ def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
                 found.add((id(use.place.function), use.path))
         elif any(isinstance(atom, LayerPair) for atom in use.value):
             part = use.node.slice
-            usual = isinstance(part, (ast.UnaryOp, ast.Slice)) or (isinstance(part, ast.Constant) and part.value in (0, 1))
+            usual = isinstance(part, (ast.UnaryOp, ast.Slice)) or (
+                isinstance(part, ast.Constant) and part.value in (0, 1)
+            )
             outer = use.node.value
             if (not usual or use.action != "load") and isinstance(outer, ast.Subscript):
                 path = path_of(outer.value)

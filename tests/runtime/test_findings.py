@@ -9,7 +9,9 @@ import pytest
 import transformers
 
 PAGE = Path(__file__).parents[2] / "docs" / "verify-findings.md"
-SECTIONS = re.findall(r"^## (.+?)\n.*?^```python\n(.+?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+SECTIONS = re.findall(
+    r"^## (.+?)\n.*?^```python\n(.+?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
 
 
 @pytest.mark.skipif(transformers.__version__ != "5.24.0", reason="the page is about transformers 5.24.0")
