@@ -13,6 +13,7 @@ def draw(figures: str, image: str) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     rows = [row for row in json.loads(Path(figures).read_text(encoding="utf-8")) if row["situation"] == "cold"]
     trees = list(dict.fromkeys(row["tree"] for row in rows))
@@ -26,6 +27,7 @@ def draw(figures: str, image: str) -> None:
         axis.set_yticks(range(len(names)), names)
         axis.invert_yaxis()
         axis.set_xscale("log")
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("CPU seconds, cold")
         axis.set_title(tree)
     figure.tight_layout()
