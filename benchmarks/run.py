@@ -74,7 +74,8 @@ class Row:
     samples: list[Sample] = field(default_factory=list)
 
     def median(self, what: str) -> float:
-        return statistics.median(getattr(sample, what) for sample in self.samples)
+        """The median of a field of the samples."""
+        return float(statistics.median(getattr(sample, what) for sample in self.samples))
 
 
 def main() -> int:
