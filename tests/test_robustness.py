@@ -126,6 +126,16 @@ def test_two_names_of_the_cache_in_one_call_do_not_become_one() -> None:
     assert "past_key_value=past" in new
 
 
+def test_a_fix_uses_only_names_that_hold_at_its_place() -> None:
+    head = "from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('x')\n"
+    body = "def step(pairs: DynamicCache):\n    return model(x, past_key_values=pairs.to_legacy_cache())\n"
+    local = "def other():\n    from transformers import DynamicCache as Kept\n    return Kept()\n"
+    typing = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from transformers import DynamicCache\n"
+    assert "Kept(tuple" not in fixed(head + local + body.replace("DynamicCache", "'Cache'"))
+    assert "DynamicCache(tuple" not in fixed(head + typing + body.replace("DynamicCache", "'DynamicCache'"))
+    assert "DynamicCache(tuple" in fixed(f"from transformers import DynamicCache\n{head}{body}")
+
+
 def test_code_with_a_keyword_given_twice_is_no_code() -> None:
     assert parses(Region("f(a=1, b=2)\n"))
     assert not parses(Region("x = [f(a=1, **k, a=2)]\n"))
@@ -144,6 +154,13 @@ def test_two_ellipses_in_an_index() -> None:
     text = "import torch\ndef f(k: torch.Tensor, n):\n    k = k.view(1, 2, 3, 4)\n    return k[..., ...].shape, k[..., 0, ...]\n"
     result = run(text + "y = torch.cat([past_key_values[0][0][..., :3, ...], f(1, 2)], dim=-2)\n")
     assert result.faults == ()
+
+
+@pytest.mark.parametrize("index", ["()", "..., ...", "None, ..., 0, ...", "*n"])
+def test_odd_indices_of_keys(index: str) -> None:
+    body = f"    b, n, s, d = k.shape\n    y = k[{index}]\n    return torch.cat([y, k.shape[{index}]], dim=2), y.shape[0]\n"
+    result = run(f"import torch\ndef attend(q, k: torch.Tensor, v, past_key_value):\n{body}")
+    assert (result.faults, result.diagnostics) == ((), ())
 
 
 @pytest.mark.parametrize("problem", [RecursionError, MemoryError])
