@@ -242,6 +242,21 @@ def test_a_relative_cache_folder_in_the_environment_is_not_made(folder: Path) ->
     assert not (folder / "relative").exists()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="folders that may not be entered")
+def test_a_home_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvlint import timeline_overlay
+
+    stat = os.stat
+
+    def refuse(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith(str(tmp_path)):
+            raise PermissionError(13, "Permission denied", path)
+        return stat(path, *rest, **more)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert timeline_overlay.merged(b"{}", tmp_path / "timeline") == b"{}"
+
+
 def test_pipes_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     from kvlint.config import Overrides, Resolver
     from kvlint.discovery import discover
