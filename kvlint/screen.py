@@ -6,6 +6,7 @@ no file has it, no check is imported.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 
 from kvlint.sieve import Sieve, Words
@@ -28,6 +29,34 @@ def sieves(codes: frozenset[str], target: int, releases: int) -> tuple[tuple[str
     return tuple(sorted(found, key=cost))
 
 
+@lru_cache(maxsize=64)
+def roots(codes: frozenset[str], target: int, releases: int) -> tuple[bytes, ...] | None:
+    """A few words of which a file needs one for any of these checks; None where a check names no plain words.
+
+    Of each sieve one group is enough: the one that adds the fewest words to those chosen before. A word that holds
+    another one adds none; groups that many checks share come first.
+    """
+    chosen: set[str] = set()
+    left = [[group for group in sieve.groups if plain(group)] for _, sieve in sieves(codes, target, releases)]
+    if not all(left):
+        return None
+    shared = Counter(group for groups in left for group in groups)
+    for groups in sorted(left, key=lambda groups: (-max(shared[group] for group in groups), groups)):
+        best = min(groups, key=lambda group: (len(new_words(group, chosen)), -shared[group], group))
+        chosen |= new_words(best, chosen)
+    needed = [word for word in chosen if not any(other != word and other in word for other in chosen)]
+    return tuple(word.encode() for word in sorted(needed))
+
+
+def plain(group: tuple[str, ...]) -> bool:
+    return bool(group) and not any(word.startswith("~") for word in group)
+
+
+def new_words(group: tuple[str, ...], chosen: set[str]) -> set[str]:
+    """The words of a group that hold none of the chosen ones."""
+    return {word for word in group if not any(other in word for other in chosen)}
+
+
 def cost(item: tuple[str, Sieve]) -> tuple[int, str]:
     """Sieves that cost little come first: they spare the others of their kind."""
     code, sieve = item
@@ -46,6 +75,9 @@ def candidates(
     by the C library's string search. Bytes in UTF-16 or UTF-32 hold no word of ours as ASCII; Python refuses such
     files, and so does reading them.
     """
+    needed = roots(codes, target, releases)
+    if needed is not None and not any(word in data for word in needed):
+        return frozenset()
     words = Words(data)
     python = path.endswith(PYTHON)
     found: set[str] = set()
