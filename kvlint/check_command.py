@@ -6,7 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -253,7 +253,12 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
         faults += worded_faults(internal)
     faults += [f"{problem.path}: {problem.message}" for problem in found.problems]
     if not request.diff:
-        faults += write_fixed(outcome, stdin, request)
+        refused = write_fixed(outcome, stdin, request)
+        faults += refused.values()
+        if refused:
+            again = run([file for file in found.files if file.path in refused], replace(options, allowed=frozenset()))
+            written = tuple(result for result in outcome.results if result.path not in refused)
+            outcome = replace(outcome, results=(*written, *again.results))
     if not request.quiet:
         for notice in (*outcome.notices, *(notice for result in outcome.results for notice in result.notices)):
             print(f"kvlint: note: {notice}", file=sys.stderr)
@@ -264,16 +269,16 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
     return exit_code(view, outcome, request, bool(faults))
 
 
-def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> list[str]:
-    """Writes every changed file, one step each; returns a line for each that could not be written."""
+def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> dict[str, str]:
+    """Writes every changed file, one step each; returns a line for the path of each that could not be written."""
     if stdin is not None:
         if request.fixing:
             fixed = next((result.fixed for result in outcome.results if result.fixed is not None), stdin)
             sys.stdout.flush()
             sys.stdout.buffer.write(fixed)
             sys.stdout.buffer.flush()
-        return []
-    faults = []
+        return {}
+    refused = {}
     for result in outcome.results:
         if result.fixed is not None:
             from kvlint.discovery import describe_error
@@ -282,12 +287,12 @@ def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> list[str
             try:
                 with open(result.path, "rb") as file:
                     if file.read() != result.original:
-                        faults.append(f"{result.shown}: changed while it was being linted; not fixed")
+                        refused[result.path] = f"{result.shown}: changed while it was being linted; not fixed"
                         continue
                 write_atomically(result.path, result.fixed)
             except OSError as problem:
-                faults.append(f"{result.shown}: cannot be written: {describe_error(problem)}")
-    return faults
+                refused[result.path] = f"{result.shown}: cannot be written: {describe_error(problem)}"
+    return refused
 
 
 def make_view(outcome: Run, settings: Settings, request: Request) -> View:

@@ -257,6 +257,23 @@ def test_a_home_folder_that_may_not_be_entered(tmp_path: Path, monkeypatch: pyte
     assert timeline_overlay.merged(b"{}", tmp_path / "timeline") == b"{}"
 
 
+def test_what_cannot_be_written_is_not_called_fixed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    from kvlint.cli import main
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(os, "replace", refuse)
+    done = CliRunner().invoke(main, ["--fix", "--no-cache", "a.py"])
+    assert done.exit_code == 2
+    assert "KV204" in done.stdout
+    assert "Fixed" not in done.output
+    assert "a.py: cannot be written: permission denied" in done.stderr
+
+
 def test_pipes_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     from kvlint.config import Overrides, Resolver
     from kvlint.discovery import discover
