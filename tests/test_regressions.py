@@ -351,3 +351,30 @@ def test_outputs_gathered_from_a_list() -> None:
                 return self.pooler(outputs[0])
         """
     assert found(code) == set()
+
+
+def test_a_size_named_after_its_axis_is_no_length() -> None:
+    code = """
+        from transformers import DynamicCache
+
+        def sizes(cache: DynamicCache):
+            keys = cache.layers[0].keys
+            len1, len3 = keys.shape[1], keys.shape[3]
+            past_len = keys.shape[1]
+            return len1, len3, past_len
+        """
+    assert {(6, "KV503")} == {item for item in found(code) if item[1] == "KV503"}
+
+
+def test_a_function_that_counts_the_items_of_a_layer_knows_other_formats() -> None:
+    code = """
+        from transformers import AutoModel
+
+        def past_length(past_key_values):
+            if len(past_key_values[0]) != 4:
+                past_len = past_key_values[0][0].shape[0]
+            else:
+                past_len = past_key_values[0][0].shape[-2]
+            return past_len
+        """
+    assert "KV503" not in codes(code)

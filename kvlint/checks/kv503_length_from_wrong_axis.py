@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
@@ -26,7 +27,7 @@ class LengthFromWrongAxis(Check):
         for verdict in lengths(known):
             site = verdict.site
             assert isinstance(site, LengthRead)
-            if verdict.outcome != "wrong":
+            if verdict.outcome != "wrong" or names_its_axis(site) or counts_items(site):
                 continue
             place = known.place(site.statement)
             shape = laid_out(known, verdict)
@@ -42,3 +43,25 @@ class LengthFromWrongAxis(Check):
                 origin=known.origin(verdict.evidence),
                 fix=axis_fix(facts, site.axis_node, axis),
             )
+
+
+def names_its_axis(site: LengthRead) -> bool:
+    """``len3 = k.size(3)``: the name counts axes, not tokens."""
+    return site.name[-1:] == str(site.axis) and not site.name[-2:-1].isdigit()
+
+
+def counts_items(site: LengthRead) -> bool:
+    """``if len(past[0]) != 4``: the function knows layers of another format than pairs of keys and values."""
+    if site.function is None:
+        return False
+    return any(
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Call)
+        and isinstance(node.left.func, ast.Name)
+        and node.left.func.id == "len"
+        and len(node.left.args) == 1
+        and isinstance(node.left.args[0], ast.Subscript)
+        and isinstance(node.comparators[0], ast.Constant)
+        and node.comparators[0].value != 2
+        for node in ast.walk(site.function)
+    )
