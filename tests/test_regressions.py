@@ -378,3 +378,54 @@ def test_a_function_that_counts_the_items_of_a_layer_knows_other_formats() -> No
             return past_len
         """
     assert "KV503" not in codes(code)
+
+
+def test_a_dead_tuple_branch_goes_and_the_rest_moves_out() -> None:
+    before = """
+        from transformers import LlamaForCausalLM
+
+        def length(model: LlamaForCausalLM, ids):
+            past = model(ids).cache
+            if isinstance(past, tuple):
+                n = past[0][0].shape[2]
+            else:
+                # what was seen
+
+                n = past.get_seq_length()  # tokens
+            if isinstance(past, tuple):
+                n = past[0][0].shape[2]
+            elif n > 3:
+                n = 3
+            return n
+        """
+    after = """
+        from transformers import LlamaForCausalLM
+
+        def length(model: LlamaForCausalLM, ids):
+            past = model(ids).cache
+            # what was seen
+
+            n = past.get_seq_length()  # tokens
+            if n > 3:
+                n = 3
+            return n
+        """
+    text = textwrap.dedent(before).strip("\n") + "\n"
+    assert fixed(text, unsafe=True, codes=frozenset({"KV302"})) == textwrap.dedent(after).strip("\n") + "\n"
+
+
+def test_a_branch_with_a_long_string_stays() -> None:
+    code = """
+        from transformers import LlamaForCausalLM
+
+        def length(model: LlamaForCausalLM, ids):
+            past = model(ids).cache
+            if isinstance(past, tuple):
+                n = past[0][0].shape[2]
+            else:
+                n = len('''
+        two lines''')
+            return n
+        """
+    text = textwrap.dedent(code).strip("\n") + "\n"
+    assert fixed(text, unsafe=True, codes=frozenset({"KV302"})) == text

@@ -94,9 +94,14 @@ def mentions(node: ast.AST, path: str) -> bool:
 
 
 def keep_other(facts: Facts, use: TestUse) -> Fix | None:
-    """``a if isinstance(x, tuple) else b`` becomes ``b``."""
+    """``a if isinstance(x, tuple) else b`` becomes ``b``, and so does the statement."""
     owner = use.owner_node
-    if not isinstance(owner, ast.IfExp) or facts.kind == "docstring":
+    if facts.kind == "docstring":
+        return None
+    if isinstance(owner, ast.If):
+        edit = without_branch(facts, owner)
+        return Fix("Keep the branch that is taken", Applicability.UNSAFE, (edit,)) if edit is not None else None
+    if not isinstance(owner, ast.IfExp):
         return None
     start, end = facts.span(owner)
     if has_comment(facts.text[start:end]):
@@ -105,3 +110,41 @@ def keep_other(facts: Facts, use: TestUse) -> Fix | None:
     if isinstance(owner.orelse, (ast.IfExp, ast.Lambda, ast.BoolOp, ast.Compare, ast.BinOp)):
         text = parenthesised(text, owner.orelse)
     return Fix("Keep the branch that is taken", Applicability.UNSAFE, (Edit(start, end, text),))
+
+
+def without_branch(facts: Facts, owner: ast.If) -> Edit | None:
+    """The edit that leaves the ``else`` of a statement, one level further out, or the ``elif`` as the new ``if``.
+
+    None where the layout is not the usual one: an ``elif`` itself, suites on one line, strings over several lines.
+    """
+    index, text = facts.index, facts.text
+    start, end = index.line_start(owner.lineno), index.line_end(owner.end_lineno or owner.lineno)
+    indent = text[start : start + owner.col_offset]
+    if indent.strip() or not text.startswith("if", start + owner.col_offset) or not owner.orelse:
+        return None
+    first = owner.orelse[0]
+    line = index.line_start(first.lineno)
+    if isinstance(first, ast.If) and len(owner.orelse) == 1 and text.startswith(indent + "elif", line):
+        return Edit(start, line + len(indent) + len("elif"), indent + "if")
+    inner = text[line : line + first.col_offset]
+    above = owner.body[-1].end_lineno or owner.lineno
+    header = next((n for n in range(above + 1, first.lineno) if line_text(facts, n).startswith(indent + "else")), None)
+    if header is None or inner.strip() or not inner.startswith(indent) or spans_lines(owner.orelse):
+        return None
+    kept = text[index.line_start(header + 1) : end].split("\n")
+    if any(row.strip() and not row.startswith(inner) for row in kept):
+        return None
+    return Edit(start, end, "\n".join(indent + row[len(inner) :] if row.strip() else row for row in kept))
+
+
+def line_text(facts: Facts, line: int) -> str:
+    return facts.text[facts.index.line_start(line) : facts.index.line_end(line)]
+
+
+def spans_lines(body: list[ast.stmt]) -> bool:
+    """True where a string goes over several lines, so that moving the lines would change it."""
+    return any(
+        isinstance(node, (ast.Constant, ast.JoinedStr)) and node.end_lineno != node.lineno
+        for statement in body
+        for node in ast.walk(statement)
+    )
