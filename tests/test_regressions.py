@@ -429,3 +429,17 @@ def test_a_branch_with_a_long_string_stays() -> None:
         """
     text = textwrap.dedent(code).strip("\n") + "\n"
     assert fixed(text, unsafe=True, codes=frozenset({"KV302"})) == text
+
+
+def test_a_function_that_asks_for_the_format_of_the_tensor_knows_both() -> None:
+    code = """
+        from transformers import DynamicCache
+
+        def past_length(cache: DynamicCache, ids):
+            past_len = cache.layers[0].keys.shape[1]
+            if cache.layers[0].keys.shape[0] == ids.shape[0]:
+                cache = convert(cache)
+            return past_len
+        """
+    assert "KV503" not in codes(code)
+    assert "KV503" in codes(code.replace("if cache.layers[0].keys.shape[0] == ids.shape[0]:", "if ids is None:"))

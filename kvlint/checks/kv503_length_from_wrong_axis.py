@@ -27,7 +27,7 @@ class LengthFromWrongAxis(Check):
         for verdict in lengths(known):
             site = verdict.site
             assert isinstance(site, LengthRead)
-            if verdict.outcome != "wrong" or names_its_axis(site) or counts_items(site):
+            if verdict.outcome != "wrong" or names_its_axis(site) or counts_items(site) or asks_format(site):
                 continue
             place = known.place(site.statement)
             shape = laid_out(known, verdict)
@@ -64,4 +64,19 @@ def counts_items(site: LengthRead) -> bool:
         and isinstance(node.comparators[0], ast.Constant)
         and node.comparators[0].value != 2
         for node in ast.walk(site.function)
+    )
+
+
+def asks_format(site: LengthRead) -> bool:
+    """``if past[0][0].shape[0] == batch``: the function asks which of several formats this very tensor has."""
+    shape = site.node.value if isinstance(site.node, ast.Subscript) else site.node
+    tensor = shape.value if isinstance(shape, ast.Attribute) else None
+    if site.function is None or tensor is None:
+        return False
+    asked = tuple(f"{ast.unparse(tensor)}.{member}" for member in ("shape[", "size(", "dim(", "ndim"))
+    return any(
+        isinstance(node, ast.Compare) and ast.unparse(node.left).startswith(asked)
+        for test in ast.walk(site.function)
+        if isinstance(test, (ast.If, ast.IfExp, ast.Assert))
+        for node in ast.walk(test.test)
     )
