@@ -443,3 +443,16 @@ def test_a_function_that_asks_for_the_format_of_the_tensor_knows_both() -> None:
         """
     assert "KV503" not in codes(code)
     assert "KV503" in codes(code.replace("if cache.layers[0].keys.shape[0] == ids.shape[0]:", "if ids is None:"))
+
+
+def test_a_read_is_not_mended_where_the_list_is_assigned_back() -> None:
+    code = """
+        from transformers import DynamicCache
+
+        def trim(cache: DynamicCache, n):
+            cache.key_cache = [k[:, :, :n] for k in cache.key_cache]
+            return cache.key_cache[0]
+        """
+    text = textwrap.dedent(code).strip("\n") + "\n"
+    assert {(4, "KV202"), (4, "KV203"), (5, "KV202")} <= found(code)
+    assert fixed(text, unsafe=True) == text.replace("return cache.key_cache[0]", "return cache.layers[0].keys")

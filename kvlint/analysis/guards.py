@@ -109,7 +109,7 @@ class Guards(Calls):
             yes.know_member(value[0].path, value[0].name)
             return yes, flow.copy()
         if len(value) == 1 and isinstance(value[0], Literal):
-            if isinstance(value[0].value, bool) or value[0].value == 1:
+            if isinstance(value[0].value, bool) or (value[0].value == 1 and isinstance(test, ast.Constant)):
                 return (flow.copy(), None) if value[0].value else (None, flow.copy())
         if (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
             isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"

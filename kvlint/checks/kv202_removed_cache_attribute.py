@@ -94,6 +94,8 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     in_force = use.place.releases
     if missing.cache.cls == ENCODER_DECODER_CACHE and use.name in LISTS:
         return None  # which half is meant is not to be seen
+    if use.name in LISTS and rebuilds_list(use.place.statement):
+        return None
     if use.name in LISTS and in_force <= facts.timeline.matching(">=4.54"):
         return list_fix(facts, use, node)
     if use.name in COUNTERS:
@@ -103,6 +105,14 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     if use.name in ("max_cache_len", "max_batch_size") and in_force <= facts.timeline.matching(">=5.13"):
         return bound_fix(facts, missing.cache, use.name, node)
     return None
+
+
+def rebuilds_list(statement: ast.stmt) -> bool:
+    """``c.key_cache = [k[:n] for k in c.key_cache]``: mending the read alone would leave an assignment without effect
+    (KV203) where an exception was, so there is no fix."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    flat = [item for target in targets for item in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return any(isinstance(target, ast.Attribute) and target.attr in LISTS for target in flat)
 
 
 def bound_fix(facts: Facts, cache: CacheObject, name: str, node: ast.Attribute) -> Fix:
