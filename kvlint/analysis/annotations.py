@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kvlint.analysis.guards import Guards, flatten_union
 from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import Flow
 from kvlint.analysis.values import (
     UNKNOWN,
@@ -139,7 +140,7 @@ def shift_into(tree: ast.expr, constant: ast.Constant, text: str, start: int) ->
     quote = next((mark for mark in ('"""', "'''", '"', "'") if text.startswith(mark, start)), "")
     plain = bool(quote) and text.startswith(constant.value, start + len(quote)) and "\n" not in constant.value
     lead = len(constant.value) - len(constant.value.lstrip())
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not hasattr(node, "lineno"):
             continue
         if plain and node.lineno == 1:

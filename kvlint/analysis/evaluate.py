@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from kvlint.analysis.names import (
     OTHER_ENGINES,
     PROOF_MEMBERS,
 )
+from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
@@ -117,6 +118,7 @@ class Walk(Annotations):
         super().__init__(text, tree, path, target, project, timeline)
         self.changed: set[tuple[str, Any]] = set()
         self._handlers = {}
+        self._executors: dict[type[ast.stmt], Callable[[Any, Flow], Flow | None]] = {}
         self._closures: dict[int, Flow] = {}
         self._loop_depth = 0
         self._breaks: list[list[Flow]] = []
@@ -215,11 +217,15 @@ class Walk(Annotations):
             if flow is None or not flow.releases:
                 return None
             self._statement = statement
-            handler = getattr(self, "_exec_" + type(statement).__name__, None)
-            if handler is not None:
-                flow = handler(statement, flow)
-            else:
-                self._eval_children(statement, flow)
+            kind = type(statement)
+            executor = self._executors.get(kind)
+            if executor is None:
+                executor = self._executors[kind] = getattr(self, "_exec_" + kind.__name__, self._exec_other)
+            flow = executor(statement, flow)
+        return flow
+
+    def _exec_other(self, node: ast.stmt, flow: Flow) -> Flow:
+        self._eval_children(node, flow)
         return flow
 
     def _exec_Expr(self, node: ast.Expr, flow: Flow) -> Flow | None:
@@ -471,9 +477,7 @@ class Walk(Annotations):
         ends: list[Flow | None] = []
         for case in node.cases:
             inner = flow.copy()
-            for name in (
-                item.name for item in ast.walk(case.pattern) if isinstance(item, (ast.MatchAs, ast.MatchStar))
-            ):
+            for name in (item.name for item in walk(case.pattern) if isinstance(item, (ast.MatchAs, ast.MatchStar))):
                 if name:
                     inner.bind(name, UNKNOWN)
             if case.guard is not None:
@@ -905,7 +909,7 @@ class Walk(Annotations):
         if not candidates or USED_AS_CACHE.search(self.function_text(info)) is None:
             return {}
         found: dict[str, str] = {}
-        for node in ast.walk(info.node):
+        for node in walk(info.node):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in candidates:
                 if node.attr in PROOF_MEMBERS:
                     found.setdefault(node.value.id, f"{node.value.id}.{node.attr}")
@@ -996,12 +1000,12 @@ def is_guard(handler: ast.ExceptHandler, node: ast.Try) -> bool:
 
 def outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
     """The nodes that run when the module is imported."""
-    todo = list(ast.iter_child_nodes(tree))
+    todo = list(children(tree))
     while todo:
         node = todo.pop()
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(children(node))
 
 
 def sys_modules() -> frozenset[str]:
@@ -1020,6 +1024,6 @@ def analyse(region: Region, path: Path, target: ReleaseSet, project: Project, ti
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(region.text)
-    walk = Walk(region.text, tree, path, target, project, timeline)
-    walk.run()
-    return walk.facts(region.kind)
+    walker = Walk(region.text, tree, path, target, project, timeline)
+    walker.run()
+    return walker.facts(region.kind)

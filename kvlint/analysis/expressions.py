@@ -26,6 +26,7 @@ from kvlint.analysis.names import (
     MODEL_NAMES,
     MODEL_PARTS,
 )
+from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.recorder import Flow, Recorder, path_of, unknown
 from kvlint.analysis.values import (
     CACHE,
@@ -133,7 +134,7 @@ class Expressions(Recorder):
         return self._eval_children(node, flow)
 
     def _eval_children(self, node: ast.AST, flow: Flow) -> Value:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.expression(child, flow, node)
         return UNKNOWN
@@ -755,7 +756,7 @@ class Expressions(Recorder):
 
     def mark_tested(self, node: ast.expr) -> None:
         """Names in the second argument of ``isinstance`` are references of their own kind."""
-        for item in ast.walk(node):
+        for item in walk(node):
             use = self.records.symbols.get(id(item))
             if use is not None and use.context == "load":
                 self.records.symbols[id(item)] = replace(use, context="isinstance")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from kvlint.analysis.layout_roles import GROUP, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_values import tags_of
 from kvlint.analysis.layout_walk import text_of
+from kvlint.analysis.nodes import children, code_of, walk
 
 ONE_HEAD = re.compile(
     r"(?i)^(?:h|hq|qh|hi|hd|h_idx|head|q_?head|query_?head|head_(?:idx|id|index|i|num)|i_?h|ih|off_hq?|pid_hq?|cur_head|head_q|off_head|start_h|h_q|q_head_(?:idx|id|index)|cur_head_id)$"
@@ -47,29 +48,33 @@ class GroupSize:
 
 def unchecked_groups(tree: ast.Module) -> list[GroupSize]:
     """The sizes of groups that are computed from a configuration, in a file that tests nowhere that they are whole."""
-    quotients: list[tuple[ast.BinOp, ast.stmt]] = []
+    nodes = walk(tree)
+    quotients = [node for node in nodes if isinstance(node, ast.BinOp) and is_group_size(node)]
+    if not quotients or any(isinstance(node, ast.expr) and is_division_test(node) for node in nodes):
+        return []
+    wanted = {id(node) for node in quotients}
+    statements: dict[int, ast.stmt] = {}
     from_config: set[str] = set()
-    for statement in ast.walk(tree):
-        if not isinstance(statement, ast.stmt):
-            continue
-        expressions = list(own_expressions(statement))
-        for node in expressions:
-            if is_division_test(node):
-                return []
-            if (
-                isinstance(node, ast.BinOp)
-                and isinstance(node.op, ast.FloorDiv)
-                and role_of_name(field_name(node.left)) == HEADS
-                and role_of_name(field_name(node.right)) == KV_HEADS
-            ):
-                quotients.append((node, statement))
-        if isinstance(statement, ast.Assign) and any(of_config(node) for node in expressions):
-            from_config.update(ast.unparse(target) for target in statement.targets)
+    for statement in nodes:
+        if isinstance(statement, ast.stmt):
+            expressions = list(own_expressions(statement))
+            statements.update((id(node), statement) for node in expressions if id(node) in wanted)
+            if isinstance(statement, ast.Assign) and any(of_config(node) for node in expressions):
+                from_config.update(code_of(target) for target in statement.targets)
     return [
-        GroupSize(node, statement)
-        for node, statement in sorted(quotients, key=lambda item: (item[0].lineno, item[0].col_offset))
-        if all(of_config(side) or ast.unparse(side) in from_config for side in (node.left, node.right))
+        GroupSize(node, statements[id(node)])
+        for node in sorted(quotients, key=lambda node: (node.lineno, node.col_offset))
+        if all(of_config(side) or code_of(side) in from_config for side in (node.left, node.right))
     ]
+
+
+def is_group_size(node: ast.BinOp) -> bool:
+    """Query heads over kv heads, by their names."""
+    return (
+        isinstance(node.op, ast.FloorDiv)
+        and role_of_name(field_name(node.left)) == HEADS
+        and role_of_name(field_name(node.right)) == KV_HEADS
+    )
 
 
 def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
@@ -77,7 +82,7 @@ def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
     stack: list[ast.AST] = [statement]
     while stack:
         node = stack.pop()
-        stack.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt))
+        stack.extend(child for child in children(node) if not isinstance(child, ast.stmt))
         if isinstance(node, ast.expr):
             yield node
 
@@ -118,17 +123,25 @@ def field_name(node: ast.expr) -> str:
 def head_maps(tree: ast.Module) -> list[HeadMap]:
     """Every such map in a file, in order."""
     found: list[HeadMap] = []
-    if not any(isinstance(node, ast.Mod) for node in ast.walk(tree)):
+    if not any(isinstance(node, ast.BinOp) and is_remainder(node) for node in walk(tree)):
         return found
     for scope in scopes(tree):
         found.extend(maps_in(scope))
     return sorted(found, key=lambda item: (item.node.lineno, item.node.col_offset))
 
 
+def is_remainder(node: ast.BinOp) -> bool:
+    """True for ``a % b`` that formats no string."""
+    formats = isinstance(node.left, ast.JoinedStr) or (
+        isinstance(node.left, ast.Constant) and isinstance(node.left.value, (str, bytes))
+    )
+    return isinstance(node.op, ast.Mod) and not formats
+
+
 def scopes(tree: ast.Module) -> Iterator[list[ast.stmt]]:
     """The statements of the module itself and of each function."""
     yield [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node.body
 
@@ -141,20 +154,20 @@ def nodes_of(body: list[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        stack.extend(reversed(list(ast.iter_child_nodes(node))))
+        stack.extend(reversed(list(children(node))))
 
 
 def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
     nodes = list(nodes_of(body))
-    remainders = [node for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)]
+    remainders = [node for node in nodes if isinstance(node, ast.BinOp) and is_remainder(node)]
     if not remainders:
         return
     divided = {
-        (ast.unparse(node.left), ast.unparse(node.right))
+        (code_of(node.left), code_of(node.right))
         for node in nodes
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Div))
     } | {
-        (ast.unparse(node.args[0]), ast.unparse(node.args[1]))
+        (code_of(node.args[0]), code_of(node.args[1]))
         for node in nodes
         if isinstance(node, ast.Call) and text_of(node.func) == "divmod" and len(node.args) == 2
     }
@@ -162,7 +175,7 @@ def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
     compared = {id(node.left) for node in nodes if isinstance(node, ast.Compare)}
     statements = [node for node in nodes if isinstance(node, ast.stmt)]
     for node in remainders:
-        left, right = ast.unparse(node.left), ast.unparse(node.right)
+        left, right = code_of(node.left), code_of(node.right)
         if (
             (left, right) in divided
             or id(node) in compared
@@ -177,7 +190,7 @@ def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
 
 
 def holds(statement: ast.stmt, node: ast.AST) -> bool:
-    return any(child is node for child in ast.walk(statement))
+    return any(child is node for child in walk(statement))
 
 
 def loop_ranges(nodes: list[ast.AST]) -> dict[str, ast.expr]:
@@ -214,7 +227,7 @@ def assigned(node: ast.expr, nodes: list[ast.AST]) -> ast.expr | None:
     values = [
         item.value
         for item in nodes
-        if isinstance(item, ast.Assign) and any(ast.unparse(target) == ast.unparse(node) for target in item.targets)
+        if isinstance(item, ast.Assign) and any(code_of(target) == code_of(node) for target in item.targets)
     ]
     return values[0] if len(values) == 1 else None
 
@@ -235,16 +248,12 @@ def is_one_head(node: ast.expr, ranges: dict[str, ast.expr], nodes: list[ast.AST
 def use_of(node: ast.BinOp, statement: ast.stmt, nodes: list[ast.AST]) -> ast.expr | None:
     """Where the result indexes keys or values: at once, or through the name it is given."""
     for item in nodes:
-        if (
-            isinstance(item, ast.Subscript)
-            and indexes_state(item)
-            and any(child is node for child in ast.walk(item.slice))
-        ):
+        if isinstance(item, ast.Subscript) and indexes_state(item) and any(child is node for child in walk(item.slice)):
             return item
         if (
             isinstance(item, ast.BinOp)
             and isinstance(item.op, ast.Mult)
-            and by_stride(item, lambda side: any(child is node for child in ast.walk(side)))
+            and by_stride(item, lambda side: any(child is node for child in walk(side)))
         ):
             return item
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
@@ -254,7 +263,7 @@ def use_of(node: ast.BinOp, statement: ast.stmt, nodes: list[ast.AST]) -> ast.ex
         return None
 
     def mentions(side: ast.AST) -> bool:
-        return any(isinstance(child, ast.Name) and child.id == name for child in ast.walk(side))
+        return any(isinstance(child, ast.Name) and child.id == name for child in walk(side))
 
     for item in nodes:
         if isinstance(item, ast.Subscript) and indexes_state(item) and mentions(item.slice):
@@ -291,12 +300,12 @@ def by_stride(node: ast.BinOp, mentions: object) -> bool:
 
 def group_of(node: ast.BinOp, ranges: dict[str, ast.expr], nodes: list[ast.AST]) -> str:
     """Code for the size of a group: a name of the scope that holds it, or the quotient of both counts."""
-    right = ast.unparse(node.right)
+    right = code_of(node.right)
     for item in nodes:
         if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name) and isinstance(item.value, ast.BinOp):
             if (
                 isinstance(item.value.op, ast.FloorDiv)
-                and ast.unparse(item.value.right) == right
+                and code_of(item.value.right) == right
                 and role_of_name(text_of(item.value.left)) == HEADS
             ):
                 return item.targets[0].id
@@ -309,5 +318,5 @@ def group_of(node: ast.BinOp, ranges: dict[str, ast.expr], nodes: list[ast.AST])
             return item.id
     heads = ranges.get(node.left.id) if isinstance(node.left, ast.Name) else None
     if heads is not None and role_of_name(text_of(heads)) == HEADS:
-        return f"({ast.unparse(heads)} // {right})"
+        return f"({code_of(heads)} // {right})"
     return ""

@@ -24,6 +24,7 @@ from kvlint.analysis.layout_values import (
     tags_of,
 )
 from kvlint.analysis.layout_walk import Env, LayoutWalk, join, text_of
+from kvlint.analysis.nodes import children, code_of, walk
 
 SHAPE_NAMES = ("shape",)
 CONTRACT = (BATCH, KV_HEADS, SEQUENCE, HEAD_DIM)
@@ -39,14 +40,18 @@ class LayoutEval(LayoutWalk):
             if value is not None:
                 self.eval_children(node, env)
                 return value
-        method = getattr(self, "eval_" + type(node).__name__, None)
+        kind = type(node)
+        method = self.evaluators.get(kind)
         if method is None:
-            self.eval_children(node, env)
-            return (self.fresh(node),)
-        return method(node, env)  # type: ignore[no-any-return]
+            method = self.evaluators[kind] = getattr(self, "eval_" + kind.__name__, self.eval_other)
+        return method(node, env)
+
+    def eval_other(self, node: ast.expr, env: Env) -> Value:
+        self.eval_children(node, env)
+        return (self.fresh(node),)
 
     def eval_children(self, node: ast.AST, env: Env) -> None:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.eval(child, env)
 
@@ -350,7 +355,7 @@ class LayoutEval(LayoutWalk):
             return Scalar((1, (f"({one.size}//{other.size})",)), (), None, (one, other))
         if isinstance(node.op, (ast.Add, ast.Sub)) and one.value is not None and other.value is not None:
             return Scalar((one.value + other.value * (1 if isinstance(node.op, ast.Add) else -1), ()))
-        text = ast.unparse(node)
+        text = code_of(node)
         return Scalar((1, (f"({self.context}:{text})",)))
 
     def shape_sum(self, node: ast.BinOp, left: Value, right: Value) -> Value | None:
@@ -449,7 +454,7 @@ class LayoutEval(LayoutWalk):
             return f"{atom.key}[{index}]"
         if len(index_value) == 1 and isinstance(index_value[0], Text):
             return f"{atom.key}[{index_value[0].value}]"
-        return f"{atom.key}[{ast.unparse(node.slice)}]"
+        return f"{atom.key}[{code_of(node.slice)}]"
 
     def shape_item(self, dims: Dims, index: int | None, node: ast.AST) -> Value:
         if index is None:
@@ -512,7 +517,7 @@ class LayoutEval(LayoutWalk):
             tensor = settle(tensor, self.book.ranks)
             plain = isinstance(atom, Obj) and len(entries) == 1 and isinstance(entries[0], ast.Slice)
             if plain and isinstance(atom, Obj):
-                results.append((Obj(f"{atom.key}[{ast.unparse(node.slice)}]", atom.name, atom.tags),))
+                results.append((Obj(f"{atom.key}[{code_of(node.slice)}]", atom.name, atom.tags),))
                 continue
             self.note_cut(node, tensor, entries)
             changed = self.index_tensor(tensor, entries, env)
@@ -649,7 +654,7 @@ class LayoutEval(LayoutWalk):
         if any(not isinstance(item, ast.Slice) and not is_ellipsis(item) for item in entries):
             return
         axis = position if ellipsis is None or ellipsis > position else position - len(entries)
-        bound = " ".join(ast.unparse(item) for item in (entry.lower, entry.upper) if item is not None)
+        bound = " ".join(code_of(item) for item in (entry.lower, entry.upper) if item is not None)
         self.record(Cut(node, None, axis, (tensor,), "slice", bound, self.statement, self.function))
 
     def store_slice(self, target: ast.Subscript, value: Value, env: Env) -> None:
@@ -657,6 +662,7 @@ class LayoutEval(LayoutWalk):
         path = path_text(target)
         if path:
             env[path] = value
+            self.reached_through.add(re.split(r"[.\[]", path, maxsplit=1)[0])
         base = self.eval(target.value, env)
         entries = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
         ranged = [
@@ -685,7 +691,7 @@ class LayoutEval(LayoutWalk):
         if len(steps) != 1 or any(is_none(entry) for entry in entries):
             return
         position, step = steps[0]
-        if re.search(r"(?i)head|rank|group|shard|layer|split", ast.unparse(step)):
+        if re.search(r"(?i)head|rank|group|shard|layer|split", code_of(step)):
             return
         if ellipsis is not None and ellipsis < position:
             axis = position - len(entries)
@@ -806,8 +812,8 @@ def is_ellipsis(node: ast.expr) -> bool:
 
 def is_constant_over(target: ast.expr, element: ast.expr) -> bool:
     """True where the element does not use the loop's variable."""
-    bound = {item.id for item in ast.walk(target) if isinstance(item, ast.Name)}
-    return not any(isinstance(item, ast.Name) and item.id in bound for item in ast.walk(element))
+    bound = {item.id for item in walk(target) if isinstance(item, ast.Name)}
+    return not any(isinstance(item, ast.Name) and item.id in bound for item in walk(element))
 
 
 __all__ = ["NOTHING", "ONE", "LayoutEval", "axis_scalar", "is_ellipsis", "is_none", "part_of", "path_text"]

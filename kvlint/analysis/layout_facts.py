@@ -13,6 +13,7 @@ from kvlint.analysis.layout import Axis, Tensor, settle
 from kvlint.analysis.layout_calls import LayoutCalls
 from kvlint.analysis.layout_roles import BATCH, FEATURES, HEAD_DIM, SEQUENCE, Evidence, Roles, Strength, is_heads
 from kvlint.analysis.layout_values import Append, Attend, Cut, Expansion, Function, LengthRead, Site
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     CacheLayers,
     CacheObject,
@@ -27,9 +28,7 @@ from kvlint.analysis.values import (
 from kvlint.findings import Origin
 
 STATE_WORDS = re.compile(r"(?i)(?:^|[^a-z])(?:k|v|kvs?|keys?|values?)(?:[^a-z]|$)|past|cache|qkv|_proj\b|n_?groups")
-ODD_TUPLES = re.compile(
-    r"(?i)bloom|gpt_?bigcode|starcoder(?!2)|santacoder|\bmpt\b|chatglm|qwen/qwen-|qwen_7b|qwen-7b-chat"
-)
+ODD_TUPLES = re.compile(r"bloom|gpt_?bigcode|starcoder(?!2)|santacoder|\bmpt\b|chatglm|qwen/qwen-|qwen_7b|qwen-7b-chat")
 """Models whose pasts were laid out in another way than ``[batch, kv heads, sequence, head dim]`` on some release: keys
 transposed or folded into the batch (Bloom, MPT), one tensor for both (GPT-BigCode), sequence first (ChatGLM, Qwen 1)."""
 HELPER = re.compile(r"(?i)split|merge|shape|heads?(?:_|$)|repeat|transpose|permute")
@@ -140,14 +139,14 @@ def interpret(facts: Facts, trace: bool = False) -> Layouts:
         text = "\n".join(lines[info.node.lineno - 1 : info.node.end_lineno])
         if STATE_WORDS.search(text) and OPERATION_WORDS.search(text):
             functions.append(info.node)
-    walk = LayoutCalls(
+    reader = LayoutCalls(
         [function.info.node for function in facts.functions], classes, owners, libraries, contracts(facts)
     )
-    inherit(walk, facts)
-    walk.reads = {}
-    walk.copy_names = {}
-    walk.copy_counts = {}
-    walk.trace = [] if trace else None
+    inherit(reader, facts)
+    reader.reads = {}
+    reader.copy_names = {}
+    reader.copy_counts = {}
+    reader.trace = [] if trace else None
     tree = facts.tree
     if tree is not None:
         top = [
@@ -156,21 +155,23 @@ def interpret(facts: Facts, trace: bool = False) -> Layouts:
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))
         ]
         text = "\n".join("\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in top)
-        walk.run(tree, functions, bool(STATE_WORDS.search(text) and OPERATION_WORDS.search(text)))
-    return Layouts(facts, walk, walk.book.resolve())
+        reader.run(tree, functions, bool(STATE_WORDS.search(text) and OPERATION_WORDS.search(text)))
+    return Layouts(facts, reader, reader.book.resolve())
 
 
-def inherit(walk: LayoutCalls, facts: Facts) -> None:
+def inherit(reader: LayoutCalls, facts: Facts) -> None:
     """Tells the walk what the classes of the file derive from and which helpers it imports from its project."""
     own = {id(use.info.node) for use in facts.classes}
     for use in facts.classes:
         if not use.info.node.bases:
             continue
         for info in use.info.ancestors():
-            walk.parents[id(info.node)] = [atom.info.node for base in info.bases for atom in of_type(base, LocalClass)]
+            reader.parents[id(info.node)] = [
+                atom.info.node for base in info.bases for atom in of_type(base, LocalClass)
+            ]
             if id(info.node) not in own:
-                for node in ast.walk(info.node):
-                    walk.elsewhere.setdefault(id(node), use.info.node.bases[0])
+                for node in walk(info.node):
+                    reader.elsewhere.setdefault(id(node), use.info.node.bases[0])
     if facts.tree is None:
         return
     for statement in facts.tree.body:
@@ -178,16 +179,16 @@ def inherit(walk: LayoutCalls, facts: Facts) -> None:
             name = alias.asname or alias.name
             if HELPER.search(name):
                 for atom in of_type(now(facts.module_names.get(name, ())), LocalFunction):
-                    walk.module_env[name] = (Function(atom.info.node),)
-                    for node in ast.walk(atom.info.node):
-                        walk.elsewhere.setdefault(id(node), statement)
+                    reader.module_env[name] = (Function(atom.info.node),)
+                    for node in walk(atom.info.node):
+                        reader.elsewhere.setdefault(id(node), statement)
 
 
 def contracts(facts: Facts) -> dict[int, str]:
     """Nodes whose value comes out of a transformers cache. A negative key tells what iterating over a node yields, or
     that a call is ``update`` of such a cache."""
     found: dict[int, str] = {}
-    if ODD_TUPLES.search(facts.text):
+    if ODD_TUPLES.search(facts.text.lower()):
         return found
     for use in facts.attributes:
         if use.action == "load" and use.name in ("keys", "values") and use.call is None and is_layer(use.value):

@@ -21,6 +21,7 @@ from kvlint.analysis.layout_values import (
     Value,
 )
 from kvlint.analysis.layout_walk import Env, text_of
+from kvlint.analysis.nodes import code_of
 
 STACKS = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1, "row_stack": 0}
 NEW_NAME = re.compile(
@@ -46,7 +47,7 @@ class LayoutJoins(LayoutCopies):
         nodes = self.operand_nodes(node)
         if axis is None or not items:
             return (self.fresh(node, self.target_name()),)
-        if len(items) >= 2 and nodes and len({ast.unparse(item) for item in nodes}) == 1:
+        if len(items) >= 2 and nodes and len({code_of(item) for item in nodes}) == 1:
             return self.concat_copies(node, Copies(items[0], (Scalar((len(items), ())),)), axis, axis_node)
         self.note_append(node, axis, axis_node, items, nodes)
         return self.joined_tensor(node, items, axis)
@@ -80,7 +81,7 @@ class LayoutJoins(LayoutCopies):
         tensors = [[tensor for tensor in map(self.as_tensor, value) if tensor is not None] for value in items]
         if any(not found for found in tensors):
             return
-        texts = [ast.unparse(item) for item in nodes] if len(nodes) == len(items) else ["" for _ in items]
+        texts = [code_of(item) for item in nodes] if len(nodes) == len(items) else ["" for _ in items]
         past = [index for index, found in enumerate(tensors) if all("past" in tensor.tags for tensor in found)]
         if not past and texts[0] and texts[0] == self.target_text:
             rest = [tensor for found in tensors[1:] for tensor in found]

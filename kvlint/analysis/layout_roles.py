@@ -10,6 +10,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from kvlint.analysis.layout import Axis, Scalar
+from kvlint.analysis.nodes import walk
 
 BATCH, HEADS, KV_HEADS, SEQUENCE, HEAD_DIM = "batch", "heads", "kv heads", "sequence", "head dim"
 FEATURES, GROUP = "features", "group"
@@ -294,7 +295,7 @@ class Roles:
 
 def names_in(node: ast.AST) -> Iterable[str]:
     """Identifiers in an expression: names and attributes."""
-    for child in ast.walk(node):
+    for child in walk(node):
         if isinstance(child, ast.Name):
             yield child.id
         elif isinstance(child, ast.Attribute):

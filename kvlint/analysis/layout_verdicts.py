@@ -22,6 +22,7 @@ from kvlint.analysis.layout_roles import (
     roles_of,
 )
 from kvlint.analysis.layout_values import Append, Attend, Cut, Expansion, LengthRead, Site, tags_of
+from kvlint.analysis.nodes import code_of, walk
 
 LENGTH_BOUND = re.compile(
     r"(?i)len|seq(?!_?dim)|window|tokens|past|keep|max_cache|max_pos|context|cache_size|n_ctx|num_to|accepted|offset|cutoff"
@@ -390,13 +391,13 @@ def queries_are_tiled(site: Expansion) -> bool:
     """True where the queries of the function are grouped in the same order (``q.view(b, n_rep, n_kv, s, d)``)."""
     if site.function is None:
         return False
-    for node in ast.walk(site.function):
+    for node in walk(site.function):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in ("view", "reshape", "unflatten")
         ):
-            base = ast.unparse(node.func.value)
+            base = code_of(node.func.value)
             if "query" not in tags_of(base.rpartition(".")[2]) and "query" not in tags_of(
                 base.split(".")[0].split("(")[0]
             ):

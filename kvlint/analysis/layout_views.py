@@ -18,6 +18,7 @@ from kvlint.analysis.layout_values import (
     tags_of,
 )
 from kvlint.analysis.layout_walk import Env
+from kvlint.analysis.nodes import code_of
 
 NAMESPACES = frozenset(
     {
@@ -216,7 +217,7 @@ class LayoutViews(LayoutEval):
         if index is None:
             return None
         if tensor.tags & {"key", "value", "kv"} and len(node.args) >= 2:
-            bound = " ".join(ast.unparse(item) for item in node.args[1:])
+            bound = " ".join(code_of(item) for item in node.args[1:])
             self.record(
                 Cut(node, self.axis_node(node, 0), index, (tensor,), "narrow", bound, self.statement, self.function)
             )
@@ -230,7 +231,7 @@ class LayoutViews(LayoutEval):
             return None
         if tensor.tags & {"key", "value", "kv", "past"}:
             offset = 1 if not isinstance(node.func, ast.Attribute) or len(node.args) == 3 else 0
-            bound = " ".join(ast.unparse(item) for item in node.args[1 + offset :])
+            bound = " ".join(code_of(item) for item in node.args[1 + offset :])
             self.record(
                 Cut(
                     node,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kvlint.analysis.layout import Dims, Lead, Scalar, Tensor, known_factor, settle
 from kvlint.analysis.layout_roles import (
@@ -34,6 +35,7 @@ from kvlint.analysis.layout_values import (
     Value,
     tags_of,
 )
+from kvlint.analysis.nodes import children, code_of, walk
 
 Env = dict[str, Value]
 CALL_DEPTH = 5
@@ -115,7 +117,12 @@ class LayoutWalk:
         self.book = RoleBook()
         self.sites: dict[int, list[tuple[bool, Site]]] = {}
         self.module_env: Env = {}
+        self.reached_through: set[str] = set()
+        """Names through which something was bound: ``a`` of ``a.b``."""
         self.attributes: dict[tuple[str, str], list[ast.expr]] = {}
+        self.executors: dict[type[ast.stmt], Callable[[Any, Env], Env | None]] = {}
+        """The method for each kind of statement."""
+        self.evaluators: dict[type[ast.expr], Callable[[Any, Env], Value]] = {}
         self.context = ""
         self.depth = 0
         self.budget = CALL_BUDGET
@@ -130,7 +137,7 @@ class LayoutWalk:
         self._attribute_cache: dict[tuple[str, str], Scalar | None] = {}
         self._evaluating: set[tuple[str, str]] = set()
         for name, cls in classes.items():
-            for node in ast.walk(cls):
+            for node in walk(cls):
                 if isinstance(node, ast.Assign) and len(node.targets) == 1:
                     target = node.targets[0]
                     if (
@@ -200,18 +207,22 @@ class LayoutWalk:
                 return None
             if self.depth == 0:
                 self.statement = statement
-            handler = getattr(self, "exec_" + type(statement).__name__, None)
-            if handler is not None:
-                env = handler(statement, env)
-            else:
-                for child in ast.iter_child_nodes(statement):
-                    if isinstance(child, ast.expr):
-                        self.eval(child, env)
+            kind = type(statement)
+            handler = self.executors.get(kind)
+            if handler is None:
+                handler = self.executors[kind] = getattr(self, "exec_" + kind.__name__, self.exec_other)
+            env = handler(statement, env)
+        return env
+
+    def exec_other(self, node: ast.stmt, env: Env) -> Env:
+        for child in children(node):
+            if isinstance(child, ast.expr):
+                self.eval(child, env)
         return env
 
     def exec_Assign(self, node: ast.Assign, env: Env) -> Env:
         outer = self.target_text
-        self.target_text = ast.unparse(node.targets[0]) if len(node.targets) == 1 else ""
+        self.target_text = code_of(node.targets[0]) if len(node.targets) == 1 else ""
         value = self.eval(node.value, env)
         for target in node.targets:
             self.assign(target, value, env, node.value)
@@ -312,14 +323,16 @@ class LayoutWalk:
             env[target.id] = self.named(target.id, value)
             if self.trace is not None and id(target) not in self.elsewhere:
                 self.trace.append(Binding(target.lineno, target.id, env[target.id], self.depth > 0))
-            for key in [key for key in env if key.startswith((target.id + ".", target.id + "["))]:
-                del env[key]
+            if target.id in self.reached_through:
+                for key in [key for key in env if key.startswith((target.id + ".", target.id + "["))]:
+                    del env[key]
             self.note_length(target.id, value, value_node)
         elif isinstance(target, (ast.Tuple, ast.List)):
             self.unpack(target, value, env, value_node)
         elif isinstance(target, ast.Attribute):
-            path = ast.unparse(target)
+            path = code_of(target)
             env[path] = self.named(target.attr, value)
+            self.reached_through.add(re.split(r"[.\[]", path, maxsplit=1)[0])
             self.note_length(target.attr, value, value_node)
             if path.startswith("self.") and path.count(".") == 1:
                 self.store(f"{self.owner}.{target.attr}", value)
@@ -466,7 +479,7 @@ class LayoutWalk:
 
     def record_length(self, name: str, node: ast.expr) -> None:
         """Turns the shape read in *node* into a site, where one was seen."""
-        for child in [node, *(item for item in ast.walk(node) if item is not node)]:
+        for child in [node, *(item for item in walk(node) if item is not node)]:
             read = self.reads.get(id(child))
             if read is not None and (self.context == read[3]):
                 axis_node, axis, tensors, _ = read
@@ -525,7 +538,7 @@ class LayoutWalk:
             and isinstance(node.comparators[0], ast.Constant)
             and node.comparators[0].value is None
         ):
-            path = ast.unparse(node.left)
+            path = code_of(node.left)
             env = yes if isinstance(node.ops[0], ast.IsNot) else no
             kept = tuple(atom for atom in env.get(path, ()) if not isinstance(atom, Flag))
             if kept:
@@ -552,6 +565,6 @@ def text_of(node: ast.AST) -> str:
         if isinstance(node.slice, ast.Constant):
             return node.slice.value if isinstance(node.slice.value, str) else f"{inner}[{node.slice.value!r}]"
         if isinstance(node.slice, ast.UnaryOp):
-            return f"{inner}[{ast.unparse(node.slice)}]"
+            return f"{inner}[{code_of(node.slice)}]"
         return inner
     return ""

@@ -15,8 +15,9 @@ else:
     import tomli as tomllib
 
 FAMILIES = re.compile(
-    r"(?i)llama|mistral|mixtral|qwen|gpt2|gpt-2|opt-|bloom|falcon|gemma|phi|deepseek|smol|yi-|command"
+    r"(?:llama|mistral|mixtral|qwen|gpt|opt|bloom|falcon|gemma|phi|smollm|yi|command)[-_ ]?[a-z]?\d|deepseek[-_ ]?[vr]"
 )
+"""How every name of the table begins, in lower case; the names themselves are looked for only after one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def named_models(text: str) -> tuple[KnownConfig, ...]:
 
 def model_mentions(text: str) -> tuple[tuple[str, KnownConfig], ...]:
     """The known models that a text names, each with the words that name it first."""
-    if not FAMILIES.search(text):
+    if not FAMILIES.search(text.lower()):
         return ()
     found: list[tuple[str, KnownConfig]] = []
     rest = text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import LocalClass, Symbol, Value, of_type
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
@@ -71,7 +72,7 @@ class ClassInfo:
         if self._assigned is None:
             self._assigned = frozenset(
                 node.attr
-                for node in ast.walk(self.node)
+                for node in walk(self.node)
                 if isinstance(node, ast.Attribute)
                 and isinstance(node.ctx, ast.Store)
                 and isinstance(node.value, ast.Name)

@@ -17,6 +17,7 @@ from functools import cached_property
 from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_walk import text_of
 from kvlint.analysis.model_configs import KnownConfig, named_models
+from kvlint.analysis.nodes import children, code_of, walk
 
 LAYERS, QUERY_HEADS, KV, DIM, DERIVED_DIM, HIDDEN = (
     "layers",
@@ -44,6 +45,12 @@ NOT_A_SIZE = re.compile(r"(?i)flop|param(?!eter)|activation|weight|mlp|attn_?mat
 PAST_WORD = re.compile(
     r"(?i)past_key|past_kv|past_k|past_v|key_cache|value_cache|k_cache|v_cache|kv_?cache|cache_[kv]|(?:^|_)pkv"
 )
+MARK = re.compile(
+    r"(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|(?:key|value|[kv])_cache|past_(?:key|kv|[kv])"
+    r"|cache_(?:size|bytes|mem|gb|mb|gib|[kv])|(?:^|_)pkv"
+)
+"""Either of the two, in lower case and in one line."""
+MARK_STEMS = ("kv", "cache", "past_k", "past_v")
 LAYER_NAME = re.compile(r"(?i)(?:num|n)_?(?:hidden_|decoder_)?layers?$|^layers?$|^num_blocks$|^depth$|layer_num")
 BYTE_NAME = re.compile(r"(?i)byte|itemsize|element_size|dtype_size|precision|^width$|elem_size|dtype_width|bits")
 TOKEN_NAME = re.compile(r"(?i)seq|token|len|ctx|context|positions?$|batch|^b$|bsz")
@@ -96,12 +103,18 @@ class Scope:
     text: str
     specific: bool
     """The configuration belongs to one model, so what it lacks is right to be left out."""
-    models: tuple[KnownConfig, ...]
+    about: str
+    """Where a known model may be named."""
     env: dict[str, Quantity] = field(default_factory=dict)
     kv_names: list[ast.AST] = field(default_factory=list)
     kv_used: bool = False
     mla: int = 0
     names_cache: bool = False
+
+    @property
+    def models(self) -> tuple[KnownConfig, ...]:
+        """The known models that are named there."""
+        return named_models(self.about)
 
 
 class SizeReader:
@@ -130,7 +143,7 @@ class SizeReader:
             source = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
             self.class_name = owner
             docstring = ast.get_docstring(node) or ""
-            scope = Scope(node, node.name, source, self.is_specific(node), named_models(source))
+            scope = Scope(node, node.name, source, self.is_specific(node), source)
             scope.names_cache = bool(
                 CACHE_WORD.search(node.name) or CACHE_WORD.search(owner) or CACHE_WORD.search(docstring)
             )
@@ -145,7 +158,7 @@ class SizeReader:
         source = "\n".join("\n".join(self.lines[item.lineno - 1 : item.end_lineno]) for item in module)
         if module and CACHE_WORD.search(source):
             self.class_name = ""
-            scope = Scope(self.tree, "", source, self.specific, named_models("\n".join(self.lines)))
+            scope = Scope(self.tree, "", source, self.specific, self.text)
             self.block(module, scope)
         if "num_attention_heads" in self.text:
             if PASSED_ON.search(self.text):
@@ -198,7 +211,7 @@ class SizeReader:
             elif isinstance(statement, (ast.Return, ast.Expr)) and statement.value is not None:
                 self.judge(statement.value, scope, "")
             else:
-                for child in ast.iter_child_nodes(statement):
+                for child in children(statement):
                     if isinstance(child, ast.expr):
                         self.judge(child, scope, "")
                 for name in ("body", "orelse", "finalbody"):
@@ -284,7 +297,7 @@ class SizeReader:
                 name = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
                 self.quantity(value, scope, name, top=True)
             return Quantity()
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.quantity(child, scope, target, top=True)
         return Quantity()
@@ -506,9 +519,9 @@ class SizeReader:
     def used_elsewhere(self, scope: Scope) -> bool:
         """True where the kv heads of the scope take part in arithmetic, a shape or a call."""
         names = {text_of(node) if isinstance(node, ast.expr) else getattr(node, "arg", "") for node in scope.kv_names}
-        for node in ast.walk(scope.node):
+        for node in walk(scope.node):
             if isinstance(node, (ast.BinOp, ast.Call, ast.Subscript, ast.Compare)):
-                for child in ast.iter_child_nodes(node):
+                for child in children(node):
                     child = child.value if isinstance(child, ast.keyword) else child
                     if (
                         isinstance(child, (ast.Name, ast.Attribute))
@@ -555,7 +568,7 @@ class SizeReader:
             return self.statement
         holders = [
             item
-            for item in ast.walk(scope.node)
+            for item in walk(scope.node)
             if isinstance(item, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))
             and item.lineno <= node.lineno <= (item.end_lineno or 0)
         ]
@@ -597,7 +610,7 @@ class SizeReader:
 
     def prefix_classes(self) -> None:
         """``self.heads = config.num_attention_heads`` in a class that hands a past of that shape to a model."""
-        for cls in ast.walk(self.tree):
+        for cls in walk(self.tree):
             if not isinstance(cls, ast.ClassDef) or self.specific:
                 continue
             given = handed_attributes(cls)
@@ -613,7 +626,7 @@ class SizeReader:
         """``config["hidden_size"] // config["num_attention_heads"]`` of a dict, or of a class of the file, that has ``head_dim``."""
         dicts = {
             text_of(node.targets[0])
-            for node in ast.walk(self.tree)
+            for node in walk(self.tree)
             if isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Dict)
             and has_key(node.value, "head_dim")
@@ -621,7 +634,7 @@ class SizeReader:
         }
         classes = {
             node.name
-            for node in ast.walk(self.tree)
+            for node in walk(self.tree)
             if isinstance(node, ast.ClassDef) and node.name.endswith("Config") and declares(node, "head_dim")
         }
         if not dicts and not classes:
@@ -633,7 +646,7 @@ class SizeReader:
                     if arg.annotation is not None and text_of(arg.annotation) in classes:
                         owned.add(arg.arg)
             owned = {name for name in owned if not self.reads_head_dim(name)}
-            for statement in ast.walk(function):
+            for statement in walk(function):
                 if (
                     isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))
                     and statement.value is not None
@@ -648,7 +661,7 @@ class SizeReader:
     def derived_in(self, statement: ast.Assign | ast.AnnAssign | ast.Return | ast.Expr, owned: set[str]) -> None:
         if statement.value is None or re.search(r"[\"'.]head_dim", ast.unparse(statement.value)):
             return
-        for node in ast.walk(statement.value):
+        for node in walk(statement.value):
             if not (isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Div))):
                 continue
             sides = [(field_of(side), base_of(side)) for side in (node.left, node.right)]
@@ -662,8 +675,8 @@ class SizeReader:
                 )
 
     def definitions(self, function: ast.FunctionDef | ast.AsyncFunctionDef, given: set[str]) -> None:
-        scope = Scope(function, function.name, "", False, ())
-        for statement in ast.walk(function):
+        scope = Scope(function, function.name, "", False, "")
+        for statement in walk(function):
             if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
                 continue
             target = statement.targets[0]
@@ -689,7 +702,7 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
     """
     found: dict[str, dict[str, ast.expr | None]] = {}
     classes: dict[str, dict[str, ast.expr | None]] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
             keys = {
                 key.value: value
@@ -703,7 +716,7 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
                 for item in node.body
                 if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
             }
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.arg) and node.annotation is not None and text_of(node.annotation) in classes:
             found.setdefault(node.arg, {}).update(classes[text_of(node.annotation)])
     return found
@@ -711,15 +724,24 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
 
 def marked_lines(text: str) -> list[int]:
     """The 1-based lines that speak of a cache or a past."""
+    lowered = text.lower()
     found: set[int] = set()
-    for pattern in (CACHE_WORD, PAST_WORD):
-        line, last = 1, 0
-        for match in pattern.finditer(text):
-            for position in (match.start(), match.end()):
-                line += text.count("\n", last, position)
-                last = position
-                found.add(line)
-    return sorted(found)
+    for stem in MARK_STEMS:
+        position = lowered.find(stem)
+        while position >= 0:
+            start = lowered.rfind("\n", 0, position) + 1
+            end = lowered.find("\n", position)
+            end = len(lowered) if end < 0 else end
+            if MARK.search(lowered, start, end):
+                found.add(start)
+            position = lowered.find(stem, end)
+    lines: list[int] = []
+    line, last = 1, 0
+    for start in sorted(found):
+        line += lowered.count("\n", last, start)
+        last = start
+        lines.append(line)
+    return lines
 
 
 def any_between(lines: list[int], first: int, last: int) -> bool:
@@ -728,22 +750,13 @@ def any_between(lines: list[int], first: int, last: int) -> bool:
     return position < len(lines) and lines[position] <= last
 
 
-def code_of(node: ast.expr) -> str:
-    """The source of an expression; names and attributes are put together without the slow way of ``ast.unparse``."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)):
-        return f"{code_of(node.value)}.{node.attr}"
-    return ast.unparse(node)
-
-
 def has_key(node: ast.Dict, key: str) -> bool:
     return any(isinstance(item, ast.Constant) and item.value == key for item in node.keys)
 
 
 def declares(cls: ast.ClassDef, name: str) -> bool:
     """True where the class has the field: declared in its body, or assigned to ``self``."""
-    for node in ast.walk(cls):
+    for node in walk(cls):
         if isinstance(node, ast.AnnAssign) and text_of(node.target) == name:
             return True
         if isinstance(node, ast.Assign) and any(
@@ -770,14 +783,14 @@ def handed_attributes(cls: ast.ClassDef) -> set[str]:
         if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         taints: dict[str, set[str]] = {}
-        for statement in ast.walk(method):
+        for statement in walk(method):
             if isinstance(statement, ast.Assign):
                 attributes = attributes_in(statement.value, taints)
                 for target in statement.targets:
-                    for name in ast.walk(target):
+                    for name in walk(target):
                         if isinstance(name, ast.Name) and attributes:
                             taints.setdefault(name.id, set()).update(attributes)
-        for node in ast.walk(method):
+        for node in walk(method):
             if isinstance(node, ast.Call):
                 for keyword in node.keywords:
                     if keyword.arg in ("past_key_values", "cache"):
@@ -790,7 +803,7 @@ def handed_attributes(cls: ast.ClassDef) -> set[str]:
 
 def attributes_in(node: ast.expr, taints: dict[str, set[str]]) -> set[str]:
     found: set[str] = set()
-    for child in ast.walk(node):
+    for child in walk(node):
         if isinstance(child, ast.Attribute) and isinstance(child.value, ast.Name) and child.value.id == "self":
             found.add(child.attr)
         elif isinstance(child, ast.Name):
@@ -803,7 +816,7 @@ def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.
     stack: list[tuple[str, ast.AST]] = [("", tree)]
     while stack:
         owner, node = stack.pop()
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield owner, child
                 stack.append((owner, child))
@@ -828,7 +841,7 @@ def enclosing_names(statement: ast.stmt) -> str:
     names: list[str] = []
     if isinstance(statement, ast.Assign):
         names += [ast.unparse(target) for target in statement.targets]
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, ast.keyword) and node.arg:
             names.append(node.arg)
     return " ".join(names)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.recorder import path_of
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -71,7 +72,10 @@ def tree_of(facts: Facts) -> Tree:
     known = facts.memo.get("parents")
     if not isinstance(known, Tree):
         assert facts.tree is not None
-        parents = {id(child): node for node in ast.walk(facts.tree) for child in ast.iter_child_nodes(node)}
+        parents: dict[int, ast.AST] = {}
+        for node in walk(facts.tree):
+            for child in children(node):
+                parents[id(child)] = node
         known = facts.memo["parents"] = Tree(parents)
     return known
 
@@ -82,12 +86,12 @@ def position(node: ast.AST) -> tuple[int, int]:
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a scope without those of functions and classes inside it, in the order of the text."""
-    todo = list(reversed(list(ast.iter_child_nodes(node))))
+    todo = list(reversed(list(children(node))))
     while todo:
         item = todo.pop()
         yield item
         if not isinstance(item, (*FUNCTIONS, ast.ClassDef)):
-            todo.extend(reversed(list(ast.iter_child_nodes(item))))
+            todo.extend(reversed(list(children(item))))
 
 
 class Scope:
@@ -251,4 +255,4 @@ def paths_read(expression: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             assert isinstance(node, ast.expr)
             yield path, node
             continue
-        todo.extend(ast.iter_child_nodes(node))
+        todo.extend(children(node))

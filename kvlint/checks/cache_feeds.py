@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.names import MODEL_NAMES
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     Items,
@@ -317,7 +318,7 @@ class Dependence:
         return self
 
     def _paths(self, expression: ast.expr) -> list[tuple[str, ast.expr]]:
-        for node in ast.walk(expression):
+        for node in walk(expression):
             if isinstance(node, ast.Call):
                 self.calls.append(node)
                 func = path_of(node.func)
@@ -418,7 +419,7 @@ def slice_of(scope: Scope, expressions: tuple[ast.expr, ...], limit: int = 60) -
 
 def calls_in(expressions: list[ast.expr]) -> Iterator[ast.Call]:
     for item in expressions:
-        for node in ast.walk(item):
+        for node in walk(item):
             if isinstance(node, ast.Call):
                 yield node
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import Instance, LocalFunction, Member, Model, SuperObject
 from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled
@@ -26,7 +27,7 @@ def read_keys(info: FunctionInfo, kwargs: str) -> list[tuple[str, ast.expr, bool
     """Cache keys that the function looks up in a dict parameter: key, place, and whether a missing one raises."""
     found: list[tuple[str, ast.expr, bool]] = []
     guarded: set[str] = set()
-    for node in ast.walk(info.node):
+    for node in walk(info.node):
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and is_name(node.comparators[0], kwargs):
             key = string(node.left)
             if key and isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -56,7 +57,7 @@ def translated_by_decorator(info: FunctionInfo) -> bool:
     return any(
         isinstance(node, ast.Constant) and node.value in CACHE_PARAMETERS
         for decorator in info.node.decorator_list
-        for node in ast.walk(decorator)
+        for node in walk(decorator)
     )
 
 
@@ -69,12 +70,12 @@ def only_passes_on(info: FunctionInfo, accepted: set[str]) -> bool:
     if kwarg is None:
         return False
     passed: set[int] = set()
-    for node in ast.walk(info.node):
+    for node in walk(info.node):
         if isinstance(node, ast.Call) and any(
             item.arg is None and is_name(item.value, kwarg.arg) for item in node.keywords
         ):
             passed |= {id(item.value) for item in node.keywords if item.arg in CACHE_PARAMETERS}
-    uses = [node for node in ast.walk(info.node) if isinstance(node, ast.Name) and node.id in accepted]
+    uses = [node for node in walk(info.node) if isinstance(node, ast.Name) and node.id in accepted]
     return bool(uses) and all(id(node) in passed for node in uses)
 
 
@@ -112,7 +113,7 @@ def rename_edits(
     renamed = {id(other.info.node) for other in hit}
     edits = [name_edit(facts, parameter, old)]
     keys = 0
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Name) and node.id == old:
             edits.append(name_edit(facts, node, old))
         elif isinstance(node, ast.Call):
@@ -141,7 +142,7 @@ def rename_edits(
 
 def can_be_renamed(function: ast.FunctionDef | ast.AsyncFunctionDef, parameter: ast.arg) -> bool:
     """False where the new name is taken, or an inner function has a parameter of the old one."""
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Name) and node.id == NEW_NAME:
             return False
         if isinstance(node, ast.arg) and (
@@ -182,12 +183,12 @@ def calls_function(use: CallUse, info: FunctionInfo) -> bool:
 
 
 def inside(function: ast.AST, node: ast.AST) -> bool:
-    return any(other is node for other in ast.walk(function))
+    return any(other is node for other in walk(function))
 
 
 def count_constants(function: ast.AST, text: str) -> int:
     """Strings that are just *text*."""
-    return sum(1 for node in ast.walk(function) if isinstance(node, ast.Constant) and node.value == text)
+    return sum(1 for node in walk(function) if isinstance(node, ast.Constant) and node.value == text)
 
 
 def name_edit(facts: Facts, node: ast.AST, old: str) -> Edit:
@@ -210,8 +211,8 @@ def merging_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, passed: S
     function, old = item.info.node, parameter.arg
     if facts.kind == "docstring":
         return None
-    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
-    names |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    names = {node.id for node in walk(function) if isinstance(node, ast.Name)}
+    names |= {node.arg for node in walk(function) if isinstance(node, ast.arg)}
     if any(name in names for name in passed):
         return None
     edits = parameter_edits(facts, function, parameter, passed)

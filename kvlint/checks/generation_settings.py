@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kvlint.analysis.facts import CallUse, Facts, Place
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     Config,
     GenerationConfigValue,
@@ -162,7 +163,7 @@ def display_of(facts: Facts, key: str, value: object) -> ast.expr | None:
     if value is None or facts.tree is None:
         return None
     found: list[ast.expr] = []
-    for node in ast.walk(facts.tree):
+    for node in walk(facts.tree):
         if isinstance(node, ast.Dict):
             for name, item in zip(node.keys, node.values, strict=True):
                 if (

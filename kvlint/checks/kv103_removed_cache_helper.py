@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import Instance, Model, SuperObject
 from kvlint.behaviour import helper_hint
 from kvlint.checks.base import Check
@@ -241,5 +242,5 @@ def is_called(facts: Facts, name: str) -> bool:
     assert facts.tree is not None
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
-        for node in ast.walk(facts.tree)
+        for node in walk(facts.tree)
     )

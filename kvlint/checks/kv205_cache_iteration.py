@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, IterationUse
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -167,7 +168,7 @@ def pair_target(use: IterationUse) -> ast.Tuple | None:
 def loop_target(use: IterationUse) -> ast.Tuple | None:
     """``(k, v)`` of ``for i, (k, v) in enumerate(cache)`` and of ``for k, v in reversed(cache)``."""
     call = use.loop
-    for node in ast.walk(use.place.statement):
+    for node in walk(use.place.statement):
         if isinstance(node, (ast.For, ast.comprehension)) and node.iter is call:
             target = node.target
             if use.function_name == "enumerate":

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, TestUse
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import CacheObject, Certainty, cache_of
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -96,7 +97,7 @@ def branches(owner: ast.If | ast.IfExp, use: TestUse) -> tuple[list[ast.AST], li
 
 def cuts_to_last(node: ast.AST) -> bool:
     """``input_ids[:, -1:]`` or ``input_ids[:, -1]`` somewhere in *node*."""
-    for item in ast.walk(node):
+    for item in walk(node):
         if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Tuple) and len(item.slice.elts) == 2:
             first, second = item.slice.elts
             name = ast.unparse(item.value)
@@ -116,7 +117,7 @@ def cuts_to_last(node: ast.AST) -> bool:
 
 def drops_media(node: ast.AST) -> bool:
     """``pixel_values = None`` somewhere in *node*."""
-    for item in ast.walk(node):
+    for item in walk(node):
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant) and item.value.value is None:
             for target in item.targets:
                 if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) and MEDIA.search(ast.unparse(target)):

@@ -7,6 +7,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import CallUse, ClassUse, Facts, FunctionUse
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import CACHE, LocalClass, Member, SuperObject, Symbol, of_type
 from kvlint.behaviour import releases_of
@@ -151,7 +152,7 @@ def is_cache_subclass(facts: Facts, info: ClassInfo, layers: bool = True) -> boo
 
 def uses_layers(node: ast.AST) -> bool:
     """True where a method works on ``self.layers`` or hands the tensors to the base class or another cache."""
-    for item in ast.walk(node):
+    for item in walk(node):
         if isinstance(item, ast.Attribute) and item.attr in ("layers", "update", "append_new_layers"):
             return True
         if isinstance(item, ast.Name) and item.id == "super":

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, TestUse
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CacheObject, Certainty, NoneValue, Value
 from kvlint.behaviour import releases_of
@@ -78,19 +79,17 @@ def is_lost(use: TestUse) -> bool:
     if not isinstance(owner, ast.If) or owner.orelse:
         return False
     body = ast.Module(owner.body, [])
-    if any(isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break)) for node in ast.walk(body)):
+    if any(isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break)) for node in walk(body)):
         return False
-    if any(
-        word in ast.dump(node.func) for node in ast.walk(body) if isinstance(node, ast.Call) for word in CONVERSIONS
-    ):
+    if any(word in ast.dump(node.func) for node in walk(body) if isinstance(node, ast.Call) for word in CONVERSIONS):
         return False
     assigned = [target for node in owner.body if isinstance(node, ast.Assign) for target in node.targets]
-    reads = any(isinstance(node, ast.Subscript) and path_of(node).startswith(path + "[") for node in ast.walk(body))
+    reads = any(isinstance(node, ast.Subscript) and path_of(node).startswith(path + "[") for node in walk(body))
     return reads and bool(assigned) and not any(path_of(target) == path for target in assigned)
 
 
 def mentions(node: ast.AST, path: str) -> bool:
-    return any(path_of(other) == path for other in ast.walk(node))
+    return any(path_of(other) == path for other in walk(node))
 
 
 def keep_other(facts: Facts, use: TestUse) -> Fix | None:
@@ -146,5 +145,5 @@ def spans_lines(body: list[ast.stmt]) -> bool:
     return any(
         isinstance(node, (ast.Constant, ast.JoinedStr)) and node.end_lineno != node.lineno
         for statement in body
-        for node in ast.walk(statement)
+        for node in walk(statement)
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import looks_like_cache
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -70,7 +71,7 @@ def delete(facts: Facts, use: FunctionUse) -> Fix | None:
     owner = use.info.owner
     assert owner is not None and facts.tree is not None
     if facts.kind == "docstring" or any(
-        isinstance(other, ast.Attribute) and other.attr == NAME for other in ast.walk(facts.tree)
+        isinstance(other, ast.Attribute) and other.attr == NAME for other in walk(facts.tree)
     ):
         return None
     first = min([node.lineno, *(item.lineno for item in node.decorator_list)])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import CallUse, Facts, Place
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     Certainty,
     Member,
@@ -126,7 +127,7 @@ def tested(node: ast.Subscript, key: str, place: Place) -> bool:
         and isinstance(other.left, ast.Constant)
         and other.left.value in (key, NEW_KEY)
         and ast.dump(other.comparators[0]) == name
-        for other in ast.walk(place.function.node)
+        for other in walk(place.function.node)
     )
 
 
@@ -154,7 +155,7 @@ def has_other_lookup(use: CallUse) -> bool:
         and isinstance(node.args[0], ast.Constant)
         and node.args[0].value == NEW_KEY
         and ast.dump(node.func) == own
-        for node in ast.walk(use.place.function.node)
+        for node in walk(use.place.function.node)
     )
 
 
@@ -205,7 +206,7 @@ def loops(facts: Facts) -> Iterator[Mention]:
             target = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
         if not isinstance(target, ast.Name):
             continue
-        for node in ast.walk(parent):
+        for node in walk(parent):
             if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Name):
                 if node.left.id == target.id and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
                     yield from compared_keys(node.comparators[0], use.place, parent)
@@ -219,7 +220,7 @@ def loop_target(parent: ast.AST, iterated: ast.expr) -> ast.expr | None:
 
 def compared_keys(node: ast.expr, place: Place, loop: ast.AST) -> Iterator[Mention]:
     items = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
-    texts = {item.value for item in ast.walk(loop) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+    texts = {item.value for item in walk(loop) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
     if NEW_KEY in texts:
         return
     for item in items:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -133,10 +134,8 @@ def imports_torch(facts: Facts, function: ast.AST) -> bool:
     """True where the module, or a function around this one, says ``import torch``."""
     assert facts.tree is not None
     bodies = [facts.tree.body]
-    for node in ast.walk(facts.tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
-            part is function for part in ast.walk(node)
-        ):
+    for node in walk(facts.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(part is function for part in walk(node)):
             bodies.append(node.body)
     return any(
         isinstance(node, ast.Import) and any(alias.name == "torch" and alias.asname is None for alias in node.names)
@@ -148,7 +147,7 @@ def imports_torch(facts: Facts, function: ast.AST) -> bool:
 def first_need(info: FunctionInfo) -> ast.expr | None:
     """A use of the parameter that fails on None; None where the body tests it, sets it or only passes it on."""
     needed: ast.expr | None = None
-    for node in ast.walk(info.node):
+    for node in walk(info.node):
         if isinstance(node, ast.Name) and node.id == NAME and not isinstance(node.ctx, ast.Load):
             return None
         if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)) and mentions_as_test(node.test):
@@ -170,11 +169,11 @@ def is_needed(node: ast.AST) -> bool:
 
 def behind_the_past(info: FunctionInfo, need: ast.expr) -> bool:
     """True where the use stands in a branch that is taken only with a cache, which KV305 says may never come."""
-    for node in ast.walk(info.node):
+    for node in walk(info.node):
         if isinstance(node, ast.If) and any(
-            isinstance(other, ast.Name) and other.id in CACHE_PARAMETERS for other in ast.walk(node.test)
+            isinstance(other, ast.Name) and other.id in CACHE_PARAMETERS for other in walk(node.test)
         ):
-            if any(other is need for statement in node.body for other in ast.walk(statement)):
+            if any(other is need for statement in node.body for other in walk(statement)):
                 return True
     return False
 

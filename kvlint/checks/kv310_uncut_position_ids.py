@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -61,7 +62,7 @@ def taken_from_generate(info: FunctionInfo) -> ast.AST | None:
     if parameter is not None:
         return parameter
     kwarg = info.node.args.kwarg
-    for node in ast.walk(info.node):
+    for node in walk(info.node):
         if isinstance(node, ast.Assign) and is_name(node.targets[0], NAME) and isinstance(node.value, ast.Call):
             call = node.value
             key = call.args[0] if call.args else None
@@ -78,10 +79,10 @@ def is_name(node: ast.AST, name: str) -> bool:
 def stores(statements: Sequence[ast.stmt], name: str, cut: bool = False) -> bool:
     """True where a variable is set; with *cut* to a part of itself."""
     for statement in statements:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Assign) and any(is_name(target, name) for target in node.targets):
                 if not cut or any(
-                    isinstance(part, ast.Subscript) and is_name(part.value, name) for part in ast.walk(node.value)
+                    isinstance(part, ast.Subscript) and is_name(part.value, name) for part in walk(node.value)
                 ):
                     return True
     return False
@@ -105,7 +106,7 @@ def cut_anyway(statements: Sequence[ast.stmt]) -> bool:
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "prepare_inputs_for_generation"
         for statement in statements
-        for node in ast.walk(statement)
+        for node in walk(statement)
     )
 
 
@@ -126,7 +127,7 @@ def is_look_up(statement: ast.stmt) -> bool:
 def handed_on(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:
     """Index of the first statement that puts the plain variable among the model's inputs."""
     for index, statement in enumerate(function.body):
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Dict):
                 for key, value in zip(node.keys, node.values, strict=True):
                     if isinstance(key, ast.Constant) and key.value == NAME and is_name(value, NAME):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.generation_settings import Option, Settings, settings_finding, settings_of
@@ -251,7 +252,7 @@ def key_option(facts: Facts, settings: Settings, option: Option, key: str) -> Op
     """The option narrowed to one key of its dict, where that is written right there."""
     if facts.tree is None:
         return option
-    for node in ast.walk(facts.tree):
+    for node in walk(facts.tree):
         if isinstance(node, ast.Dict) and facts.span(node) == option.value_span:
             for name, item in zip(node.keys, node.values, strict=True):
                 if isinstance(name, ast.Constant) and name.value == key:

@@ -9,6 +9,7 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.layout_facts import layouts
 from kvlint.analysis.layout_values import LengthRead
 from kvlint.analysis.layout_verdicts import lengths
+from kvlint.analysis.nodes import walk
 from kvlint.checks.base import Check
 from kvlint.checks.layouts import AXIS_WORDS, axis_fix, laid_out
 from kvlint.checks.words import HEADS
@@ -63,7 +64,7 @@ def counts_items(site: LengthRead) -> bool:
         and isinstance(node.left.args[0], ast.Subscript)
         and isinstance(node.comparators[0], ast.Constant)
         and node.comparators[0].value != 2
-        for node in ast.walk(site.function)
+        for node in walk(site.function)
     )
 
 
@@ -76,7 +77,7 @@ def asks_format(site: LengthRead) -> bool:
     asked = tuple(f"{ast.unparse(tensor)}.{member}" for member in ("shape[", "size(", "dim(", "ndim"))
     return any(
         isinstance(node, ast.Compare) and ast.unparse(node.left).startswith(asked)
-        for test in ast.walk(site.function)
+        for test in walk(site.function)
         if isinstance(test, (ast.If, ast.IfExp, ast.Assert))
-        for node in ast.walk(test.test)
+        for node in walk(test.test)
     )

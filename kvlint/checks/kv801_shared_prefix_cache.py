@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import COMPREHENSIONS, LOOPS, Binding, Scope, paths_read, position, prefixes, tree_of
@@ -129,7 +130,7 @@ def deepcopy_fix(facts: Facts, feed: Feed) -> Fix | None:
     edits: list[Edit] = []
     if not any(imports_copy(node) for node in (*facts.tree.body, *scope_of(facts, feed).nodes)):
         first = first_import(facts.tree)
-        if first is None or any(names_copy(node) for node in ast.walk(facts.tree)):
+        if first is None or any(names_copy(node) for node in walk(facts.tree)):
             return None
         where, _ = facts.span(first)
         edits.append(Edit(where, where, "import copy\n"))
@@ -276,7 +277,7 @@ def shared_in_loop(facts: Facts, scope: Scope, feed: Feed) -> ast.AST | None:
 def starts_at_prefix(scope: Scope, loop: ast.AST, placed: Dependence) -> bool:
     """True where positions or mask say that every round starts at the same place, behind what was there before the loop."""
     for item in placed.nodes:
-        for node in ast.walk(item):
+        for node in walk(item):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             name = last_part(path_of(node.func))
@@ -286,7 +287,7 @@ def starts_at_prefix(scope: Scope, loop: ast.AST, placed: Dependence) -> bool:
                 if is_fixed(scope, loop, node.args[0].elts[0]):
                     return True
             if name in ("ones", "new_ones"):
-                parts = [part for argument in node.args for part in ast.walk(argument) if isinstance(part, ast.BinOp)]
+                parts = [part for argument in node.args for part in walk(argument) if isinstance(part, ast.BinOp)]
                 if any(isinstance(part.op, ast.Add) and is_fixed(scope, loop, part.left) for part in parts):
                     return True
     return False
@@ -309,7 +310,7 @@ def alternatives(facts: Facts, scope: Scope, feed: Feed, loop: ast.AST, found: D
         targets = [loop.generators[0].target]
     if source is None:
         return False
-    words = [last_part(path_of(node)) for part in (source, *targets) for node in ast.walk(part) if path_of(node)]
+    words = [last_part(path_of(node)) for part in (source, *targets) for node in walk(part) if path_of(node)]
     if not any(ALTERNATIVES.search(word) for word in words):
         return False
     return uses_result(scope, feed)
@@ -388,7 +389,7 @@ def strings(expressions: list[ast.expr]) -> list[str]:
     return [
         node.value
         for item in expressions
-        for node in ast.walk(item)
+        for node in walk(item)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
 
@@ -402,7 +403,7 @@ def grows(scope: Scope, path: str) -> bool:
     for item in scope.bindings.get(path, ()):
         if item.kind == "augmented":
             return True
-        if item.value is not None and any(path_of(node) == path for node in ast.walk(item.value)):
+        if item.value is not None and any(path_of(node) == path for node in walk(item.value)):
             return True
     return False
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import FUNCTIONS, Scope, position, tree_of
@@ -151,7 +152,7 @@ def cuts(expression: ast.expr) -> bool:
                 and any(isinstance(item, ast.Slice) and item.lower is not None for item in node.slice.elts)
             )
         )
-        for node in ast.walk(expression)
+        for node in walk(expression)
     )
 
 
@@ -179,7 +180,7 @@ def rebuilt(scope: Scope, path: str, region: ast.AST, growing: bool) -> bool:
             continue
         sliced = any(
             isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and path_of(node.value) == path
-            for node in ast.walk(item.value)
+            for node in walk(item.value)
         )
         grown = isinstance(item.value, ast.BinOp) and path_of(item.value.left) == path
         if (growing and grown and not sliced) or (not growing and sliced):
@@ -237,7 +238,7 @@ def early_index(node: ast.expr) -> bool:
 def altered_reply(scope: Scope, messages: str, region: ast.AST) -> str:
     """How the reply is changed before it becomes a message."""
     for call in changes(scope, messages, region, ("append", "extend")):
-        for node in ast.walk(call):
+        for node in walk(call):
             if not isinstance(node, ast.Dict) or not is_reply(node):
                 continue
             content = next(
@@ -270,7 +271,7 @@ def is_reply(node: ast.Dict) -> bool:
 
 def drops_reasoning(expression: ast.expr) -> bool:
     """``text.split("</think>")[-1]``, ``re.sub(r"<think>.*?</think>", "", text)``, ``text.partition("</think>")[2]``."""
-    for node in ast.walk(expression):
+    for node in walk(expression):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in ("split", "rsplit", "partition", "rpartition", "sub", "replace", "removeprefix"):
                 if any(
@@ -287,7 +288,7 @@ def drops_reasoning(expression: ast.expr) -> bool:
 
 def cuts_text(expression: ast.expr) -> bool:
     """``text[:200]``, ``text.split("\\n")[0]``."""
-    for node in ast.walk(expression):
+    for node in walk(expression):
         if isinstance(node, ast.Subscript):
             if (
                 isinstance(node.slice, ast.Slice)
@@ -313,7 +314,7 @@ def thinking_model(facts: Facts) -> str:
         return ""
     names = {
         node.value
-        for node in ast.walk(facts.tree)
+        for node in walk(facts.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"^[\w.-]+/[\w.-]+$", node.value)
     }
     return next(iter(names)) if len(names) == 1 and all(THINKING_MODELS.match(name) for name in names) else ""

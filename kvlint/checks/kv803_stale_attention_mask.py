@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import Certainty, cache_of
 from kvlint.behaviour import releases_of
@@ -202,13 +203,12 @@ def same(left: ast.expr, right: ast.expr) -> bool:
 
 def mentions_shape(node: ast.expr, path: str) -> bool:
     return any(
-        isinstance(item, ast.Attribute) and item.attr == "shape" and path_of(item.value) == path
-        for item in ast.walk(node)
+        isinstance(item, ast.Attribute) and item.attr == "shape" and path_of(item.value) == path for item in walk(node)
     )
 
 
 def has_sum(node: ast.expr) -> bool:
-    return any(isinstance(item, ast.BinOp) for item in ast.walk(node))
+    return any(isinstance(item, ast.BinOp) for item in walk(node))
 
 
 def mask_owner(node: ast.expr) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import GenerationConfigValue, Value, literal
 from kvlint.checks.base import Check
@@ -195,7 +196,7 @@ def expanded(facts: Facts, scope: Scope, feed: Feed) -> bool:
             made, _ = slice_of(scope, item.inputs)
             expressions = expressions + made
     for expression in expressions:
-        for node in ast.walk(expression):
+        for node in walk(expression):
             if isinstance(node, ast.Attribute) and node.attr in REPEATS:
                 return True
             if (

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import Scope, tree_of
@@ -112,7 +113,7 @@ def rules_generation(facts: Facts, scope: ast.AST, statement: ast.stmt) -> bool:
         return False
     return any(
         isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "generate"
-        for item in ast.walk(scope)
+        for item in walk(scope)
         if getattr(item, "lineno", 0) > statement.lineno
     )
 
@@ -127,7 +128,7 @@ def commented(facts: Facts, offset: int, statement: ast.stmt) -> bool:
 
 def short(facts: Facts, offset: int, statement: ast.stmt) -> bool:
     """True for a call that makes one token, for which no cache is needed, or returns what only a run without cache has."""
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, ast.Call):
             start, end = facts.span(node)
             if start <= offset < end:

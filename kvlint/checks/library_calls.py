@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from kvlint.analysis.facts import AttributeUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
 from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     Certainty,
@@ -166,7 +167,7 @@ def _called_by_the_file(facts: Facts, owner: ClassInfo) -> bool:
 def _calls_part(function: ast.AST, name: str) -> bool:
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
-        for node in ast.walk(function)
+        for node in walk(function)
     )
 
 
@@ -222,7 +223,7 @@ def _hidden_patches(facts: Facts) -> set[str]:
 
 
 def _mentions(function: ast.AST, names: frozenset[str]) -> bool:
-    return any(isinstance(node, ast.Attribute) and node.attr in names for node in ast.walk(function))
+    return any(isinstance(node, ast.Attribute) and node.attr in names for node in walk(function))
 
 
 def _calls_attention(function: ast.AST) -> bool:
@@ -281,12 +282,10 @@ def picks_other_classes(facts: Facts, node: ast.AST) -> bool:
     """True where the module is picked by names of classes of which transformers has none: code from the hub calls it."""
     assert facts.tree is not None
     names: set[str] = set()
-    for test in ast.walk(facts.tree):
-        if isinstance(test, ast.If) and any(other is node for item in test.body for other in ast.walk(item)):
+    for test in walk(facts.tree):
+        if isinstance(test, ast.If) and any(other is node for item in test.body for other in walk(item)):
             names |= {
-                item.value
-                for item in ast.walk(test.test)
-                if isinstance(item, ast.Constant) and isinstance(item.value, str)
+                item.value for item in walk(test.test) if isinstance(item, ast.Constant) and isinstance(item.value, str)
             }
     names = {name for name in names if name.isidentifier() and name.endswith(CLASS_ENDINGS)}
     if not names:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, ImportUse, Place, SymbolUse
+from kvlint.analysis.nodes import walk
 from kvlint.behaviour import ClassReplacement, class_replacement
 from kvlint.findings import Applicability, Edit, Fix
 from kvlint.releases import ReleaseSet
@@ -154,7 +155,7 @@ class ClassRewrite:
         for comment in TYPE_COMMENT.finditer(self.facts.text):
             if not bound.isdisjoint(WORD.findall(comment.group())):
                 return False
-        for node in ast.walk(self.facts.tree):
+        for node in walk(self.facts.tree):
             if isinstance(node, ast.Name) and node.id in bound and id(node) not in accounted:
                 return False
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in bound:
@@ -167,7 +168,7 @@ class ClassRewrite:
         assert self.facts.tree is not None
         new = self.replacement.use
         ours = {id(use.node) for use in self.facts.imports}
-        for node in ast.walk(self.facts.tree):
+        for node in walk(self.facts.tree):
             if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == new:
                 return True
             if isinstance(node, ast.Name) and node.id == new and not isinstance(node.ctx, ast.Load):
@@ -236,7 +237,7 @@ class ClassRewrite:
         assert facts.tree is not None
         alone = any(
             isinstance(block, list) and len(block) == 1 and block[0] is statement
-            for node in ast.walk(facts.tree)
+            for node in walk(facts.tree)
             for block in (getattr(node, "body", None), getattr(node, "orelse", None), getattr(node, "finalbody", None))
         )
         if alone:
@@ -347,7 +348,7 @@ class ClassRewrite:
             return []
         assert self.facts.tree is not None
         edits: list[Edit] = []
-        for node in ast.walk(self.facts.tree):
+        for node in walk(self.facts.tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
                 first = node.body[0]
                 if (

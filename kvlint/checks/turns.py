@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.bindings import COMPREHENSIONS, Scope, prefixes
 from kvlint.checks.cache_feeds import Dependence, Feed, last_part, slice_of
@@ -40,7 +41,7 @@ def loop_words(loop: ast.AST) -> list[str]:
     """The names that a loop goes through and binds, and the functions it calls for that."""
     words: list[str] = []
     for part in loop_parts(loop):
-        for node in ast.walk(part):
+        for node in walk(part):
             if isinstance(node, (ast.Name, ast.Attribute)):
                 words.append(last_part(path_of(node)) or getattr(node, "attr", ""))
     return words
@@ -59,7 +60,7 @@ def is_strided(loop: ast.AST) -> bool:
         and node.func.id == "range"
         and len(node.args) == 3
         for part in loop_parts(loop)
-        for node in ast.walk(part)
+        for node in walk(part)
     )
 
 
@@ -101,16 +102,16 @@ def is_fixed_part(path: str) -> bool:
 def is_single_message(scope: Scope, expressions: list[ast.expr], path: str) -> bool:
     """True where *path* is the content of one message in a list that is written out: ``[{"role": ..., "content": path}]``."""
     for item in expressions:
-        for node in ast.walk(item):
+        for node in walk(item):
             if isinstance(node, ast.List) and node.elts and all(isinstance(part, ast.Dict) for part in node.elts):
-                if any(path_of(part) == path for part in ast.walk(node)):
+                if any(path_of(part) == path for part in walk(node)):
                     return True
     return False
 
 
 def reads_length(expression: ast.expr) -> bool:
     """True where the length of a cache has a part in it."""
-    return any(isinstance(node, ast.Attribute) and node.attr == "get_seq_length" for node in ast.walk(expression))
+    return any(isinstance(node, ast.Attribute) and node.attr == "get_seq_length" for node in walk(expression))
 
 
 def mask_follows_past(scope: Scope, feed: Feed) -> bool:
@@ -121,7 +122,7 @@ def mask_follows_past(scope: Scope, feed: Feed) -> bool:
     if any(reads_length(item) for item in expressions):
         return True
     for item in expressions:
-        for node in ast.walk(item):
+        for node in walk(item):
             if isinstance(node, ast.Call) and last_part(path_of(node.func)) in (
                 "cat",
                 "concat",
