@@ -94,6 +94,8 @@ OPERATOR_FUNCTIONS = {"lt": "Lt", "le": "LtE", "gt": "Gt", "ge": "GtE", "eq": "E
 VERSION_PACKAGES = ("importlib.metadata.version", "importlib_metadata.version", "pkg_resources.get_distribution")
 
 
+LESSONS = (CacheObject, LegacyCache, Model, ModelOutput, Instance, Items, Sequence, Truth, LocalClass)
+"""What a function has to be told of its arguments and of what other functions return; the rest changes nothing in it."""
 WINDOW_CONFIGS = ("MistralConfig", "MinistralConfig", "MixtralConfig", "Phi3Config", "Starcoder2Config")
 """Configurations whose layers all have the window as soon as ``sliding_window`` is given."""
 
@@ -682,7 +684,8 @@ class Calls(Expressions):
             merged = value if known is None else join(known, value)
             if merged != known:
                 info.arguments[name] = merged
-                self.changed.add(("parameter", id(info.node)))
+                if any(isinstance(atom, LESSONS) for atom in merged):
+                    self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kvlint.analysis.annotations import Annotations
+from kvlint.analysis.calls import LESSONS
 from kvlint.analysis.facts import (
     AssignUse,
     AttributeUse,
@@ -38,6 +39,7 @@ from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
     CACHE,
     UNKNOWN,
@@ -104,7 +106,6 @@ TRANSFORMERS_MODULES = frozenset(
     }
 )
 HOOKS = frozenset({"forward", "prepare_inputs_for_generation", "_reorder_cache", "_update_model_kwargs_for_generation"})
-LESSONS = (CacheObject, LegacyCache, Model, ModelOutput, Instance, Items, Sequence, Truth, LocalClass)
 IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
 
@@ -117,6 +118,7 @@ class Walk(Annotations):
     ) -> None:
         super().__init__(text, tree, path, target, project, timeline)
         self.changed: set[tuple[str, Any]] = set()
+        self.telling = Telling(text, self.index)
         self._handlers = {}
         self._executors: dict[type[ast.stmt], Callable[[Any, Flow], Flow | None]] = {}
         self._closures: dict[int, Flow] = {}
@@ -171,6 +173,8 @@ class Walk(Annotations):
         flow = self.block(self.tree.body, self.module_flow)
         if flow is not None and flow is not self.module_flow:
             self.module_flow.names.update(flow.names)
+        for name, value in self.module_flow.names.items():
+            self.telling.add(name, value)
 
     def survey_imports(self) -> None:
         """Finds out whether the file uses transformers, or another engine with caches of its own."""
@@ -224,12 +228,20 @@ class Walk(Annotations):
             flow = executor(statement, flow)
         return flow
 
-    def _exec_other(self, node: ast.stmt, flow: Flow) -> Flow:
+    def _exec_other(self, node: ast.stmt, flow: Flow) -> Flow | None:
         self._eval_children(node, flow)
         return flow
 
+    def value_of(self, value: ast.expr, flow: Flow, statement: ast.stmt) -> Value:
+        """The value of the expression of a simple statement, which is not looked into where the statement is dull."""
+        if is_opaque(value) and self.telling.dull(statement, flow):
+            return UNKNOWN
+        return self.expression(value, flow, statement)
+
     def _exec_Expr(self, node: ast.Expr, flow: Flow) -> Flow | None:
-        self.expression(node.value, flow, node)
+        if isinstance(node.value, ast.Constant):
+            return flow
+        self.value_of(node.value, flow, node)
         if isinstance(node.value, ast.Call) and isinstance(node.value.func, (ast.Attribute, ast.Name)):
             name = node.value.func.attr if isinstance(node.value.func, ast.Attribute) else node.value.func.id
             if name == "setattr" and len(node.value.args) == 3:
@@ -245,7 +257,7 @@ class Walk(Annotations):
             self.assign(target, self.expression(node.args[2], flow, node), flow, node.args[2])
 
     def _exec_Assign(self, node: ast.Assign, flow: Flow) -> Flow:
-        value = self.expression(node.value, flow, node)
+        value = self.value_of(node.value, flow, node)
         for target in node.targets:
             self.assign(target, value, flow, node.value)
             self.records.assigns[id(target)] = AssignUse(node, target, value, self.place(flow))
@@ -257,7 +269,7 @@ class Walk(Annotations):
             if isinstance(node.target, ast.Name) and annotated:
                 flow.bind(node.target.id, annotated)
             return flow
-        value = self.expression(node.value, flow, node)
+        value = self.value_of(node.value, flow, node)
         if annotated and all(isinstance(atom, Unknown) for atom in value):
             value = annotated
         self.assign(node.target, value, flow, node.value)
@@ -265,7 +277,7 @@ class Walk(Annotations):
         return flow
 
     def _exec_AugAssign(self, node: ast.AugAssign, flow: Flow) -> Flow:
-        added = self.expression(node.value, flow, node)
+        added = self.value_of(node.value, flow, node)
         target = node.target
         if isinstance(target, ast.Name):
             value = self.lookup(target.id, flow)
@@ -324,6 +336,7 @@ class Walk(Annotations):
         path = path_of(target)
         if path:
             flow.bind(path, value)
+            self.telling.add(target.attr, value)
         if any(isinstance(atom, Symbol) and atom.name.split(".")[0] == "transformers" for atom in base):
             self._shims.add(target.attr)
         for atom in base:
@@ -333,20 +346,29 @@ class Walk(Annotations):
             if info is not None:
                 self._teach_attribute(info, target.attr, value)
 
+    def narrowed(self, path: str, value: Value) -> None:
+        """An attribute or an item that a condition says something of means something from here on."""
+        parts = re.findall(r"\w+", path)
+        if len(parts) > 1:
+            for part in parts[1:] if parts[0] == "self" else parts:
+                self.telling.add(part, value)
+
     def _teach_attribute(self, info: ClassInfo, name: str, value: Value) -> None:
         known = info.attributes.get(name)
         merged = value if known is None else join(known, value)
         if merged != known:
             info.attributes[name] = merged
+            self.telling.add(name, merged)
             if teaches(merged, known or ()):
                 self.changed.add(("attribute", name))
 
     def _assign_key(self, target: ast.Subscript, base: Value, index: Value, value: Value, flow: Flow) -> None:
         path = path_of(target)
-        if path:
-            flow.bind(path, value)
         key = literal(index)
         base_path = path_of(target.value)
+        if path:
+            flow.bind(path, value)
+            self.telling.add(re.split(r"[.\[]", base_path)[-1], value)
         if isinstance(key, str) and base_path:
             mappings = [atom for atom in base if isinstance(atom, Mapping)]
             if mappings and len(mappings) == len(base):
@@ -369,7 +391,10 @@ class Walk(Annotations):
         return flow
 
     def _exec_If(self, node: ast.If, flow: Flow) -> Flow | None:
-        when_true, when_false = self.branch(node.test, flow, node)
+        when_true: Flow | None = flow
+        when_false: Flow | None = flow.copy()
+        if not self.telling.decides_nothing(node.test, flow):
+            when_true, when_false = self.branch(node.test, flow, node)
         typing_only = self._typing_only
         self._typing_only = typing_only or is_type_checking(node.test)
         after_true = self.block(node.body, when_true)
@@ -447,7 +472,7 @@ class Walk(Annotations):
     _exec_AsyncWith = _exec_With
 
     def _exec_Return(self, node: ast.Return, flow: Flow) -> None:
-        value = self.expression(node.value, flow, node) if node.value is not None else (NoneValue(),)
+        value = self.value_of(node.value, flow, node) if node.value is not None else (NoneValue(),)
         if self._function is not None:
             self.records.returns[id(node)] = ReturnUse(node, value, self.place(flow))
             merged = join(self._function.returns, value) if self._function.returns else value
@@ -621,13 +646,12 @@ class Walk(Annotations):
         """The value of a name at the top level of another module of the project."""
         if path in self._following or len(self._following) > MAX_FOLLOWED:
             return ()
-        if path not in self.dependencies:
-            self.dependencies.append(path)
+        self.dependencies[path] = None
         inner = self.project.walk(path, self.target, self._shallow)
         if inner is None:
             return ()
         value = now(inner.module_flow.names.get(name, ()))
-        self.dependencies.extend(item for item in inner.dependencies if item not in self.dependencies)
+        self.dependencies.update(inner.dependencies)
         return value
 
     def _shallow(self, path: Path) -> Walk | None:
@@ -924,6 +948,15 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
+
+
+def is_opaque(value: ast.expr) -> bool:
+    """True for expressions whose value is unknown unless something in them is known."""
+    if isinstance(value, ast.BinOp):
+        return not isinstance(value.op, ast.Add) or not any(
+            isinstance(side, (ast.Tuple, ast.List, ast.ListComp, ast.BinOp)) for side in (value.left, value.right)
+        )
+    return isinstance(value, (ast.Call, ast.Attribute, ast.Subscript, ast.JoinedStr))
 
 
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:

@@ -275,8 +275,14 @@ class Guards(Calls):
             if path:
                 yes.narrow(path, narrow_to(subject, classes, path, self, test))
                 no.narrow(path, narrow_from(subject, classes, path))
+                for flow in (yes, no):
+                    self.narrowed(path, flow.names[path])
             return yes, no
         return None
+
+    def narrowed(self, path: str, value: Value) -> None:
+        """Tells that a path has this value from here on."""
+        raise NotImplementedError
 
     def tested_classes(self, node: ast.expr, flow: Flow) -> TestedClasses | None:
         """What an ``isinstance`` asks for; None where nothing about caches or tuples is asked."""

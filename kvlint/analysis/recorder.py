@@ -138,7 +138,8 @@ class Recorder:
         self.records = Records()
         self.functions: list[FunctionInfo] = []
         self.classes: list[ClassInfo] = []
-        self.dependencies: list[Path] = []
+        self.dependencies: dict[Path, None] = {}
+        """The other files that were read, in order."""
         self.uses_transformers = False
         self.foreign_engine = False
         self.in_transformers = False
