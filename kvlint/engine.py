@@ -96,11 +96,19 @@ class Targets:
         from kvlint.lint import the_timeline
         from kvlint.targets import resolve
 
-        root = project_root(folder)
-        key = (settings.target, root if settings.target.strip().lower() in ("", "installed", "project") else None)
+        key = self._key(settings, folder)
         if key not in self.known:
+            root = project_root(folder)
             self.known[key] = resolve(settings.target, the_timeline(), root, self.options.environment)
         return self.known[key]
+
+    def is_known(self, settings: Settings, folder: str) -> bool:
+        """True where the target of the files in *folder* has been worked out already."""
+        return self._key(settings, folder) in self.known
+
+    def _key(self, settings: Settings, folder: str) -> tuple[str, str | None]:
+        near = settings.target.strip().lower() in ("", "installed", "project")
+        return (settings.target, project_root(folder) if near else None)
 
     def timeline_length(self) -> int:
         """The number of releases that the timeline knows."""
@@ -201,9 +209,10 @@ def screen_bytes(data: bytes, file: FoundFile, codes: frozenset[str], options: O
     """
     from kvlint.screen import candidates
 
-    triggered = candidates(data, codes, file.path)
+    folder = os.path.dirname(file.path)
+    triggered = codes if targets.is_known(file.settings, folder) else candidates(data, codes, file.path)
     if triggered:
-        releases = targets.of(file.settings, os.path.dirname(file.path)).releases
+        releases = targets.of(file.settings, folder).releases
         triggered = candidates(data, triggered, file.path, releases.bits, targets.timeline_length())
     if triggered:
         return " ".join(sorted(triggered))

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, Expressions
+from kvlint.analysis.expressions import INTERESTING, Expressions, holds
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import (
@@ -85,6 +85,7 @@ SAME_MODEL_METHODS = frozenset(
 TENSOR_METHODS = frozenset(
     {"to", "clone", "detach", "contiguous", "cpu", "cuda", "float", "half", "bfloat16", "requires_grad_"}
 )
+FOLLOWED = INTERESTING | {Model, SuperObject}
 BINDERS = ("types.MethodType", "functools.partial", "functools.partialmethod")
 SEQUENCE_METHODS = frozenset({"split", "chunk", "unbind", "tensor_split"})
 """Methods of tensors (and of strings) that return a tuple or list, whatever they are given."""
@@ -154,7 +155,7 @@ class Calls(Expressions):
             if isinstance(atom, (Symbol,)) and atom.name.startswith(("transformers.", "copy.", "torch.cat")):
                 return True
             if isinstance(atom, (Model, LocalFunction, LocalClass)) or (
-                isinstance(atom, Member) and isinstance(atom.of, (*INTERESTING, Model, SuperObject))
+                isinstance(atom, Member) and type(atom.of) in FOLLOWED
             ):
                 return True
         if isinstance(node.func, ast.Attribute) and node.func.attr in HOOK_REGISTRARS:
@@ -167,7 +168,7 @@ class Calls(Expressions):
                 "use_cache",
             ):
                 return True
-        return any(isinstance(atom, INTERESTING) for value in arguments for atom in value)
+        return any(holds(value, INTERESTING) for value in arguments)
 
     # -- forms that are not plain calls ---------------------------------------------------------------------------
 

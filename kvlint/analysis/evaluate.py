@@ -152,7 +152,7 @@ class Walk(Annotations):
                 break
             self._drop_facts([*again, None] if module_again else again)
             if module_again:
-                self.module_flow = Flow({}, self.target, False)
+                self.module_flow = Flow({}, self.target)
                 self.run_module()
             for info in again:
                 self.run_function(info)
@@ -765,8 +765,9 @@ class Walk(Annotations):
         self._loop_depth, self._breaks = 0, []
         self._statement = info.node
         closure = self._closures.get(id(info.node))
-        names = dict(closure.names) if closure is not None and (info.parent is not None) else {}
-        flow = Flow(names, info.releases, bool(names))
+        flow = Flow({}, info.releases)
+        if closure is not None and info.parent is not None:
+            flow = Flow(dict(closure.names), info.releases, set(closure.reached_through))
         self._bind_parameters(info, flow)
         if info.node.returns is not None:
             promised = self.annotation(info.node.returns, flow)

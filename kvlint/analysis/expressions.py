@@ -75,19 +75,31 @@ from kvlint.analysis.values import (
 )
 from kvlint.analysis.versions import apply_each
 
-INTERESTING = (
-    CacheObject,
-    CacheLayers,
-    CacheLayer,
-    LayerPair,
-    StoredTensor,
-    TensorShape,
-    LegacyCache,
-    ModelOutput,
-    OutputDict,
-    ModelKwargs,
-    GenerationConfigValue,
+INTERESTING: frozenset[type[Atom]] = frozenset(
+    {
+        CacheObject,
+        CacheLayers,
+        CacheLayer,
+        LayerPair,
+        StoredTensor,
+        TensorShape,
+        LegacyCache,
+        ModelOutput,
+        OutputDict,
+        ModelKwargs,
+        GenerationConfigValue,
+    }
 )
+
+
+COMPARED = INTERESTING | {CacheLength}
+WITH_MODELS = INTERESTING | {Model, Instance, SuperObject}
+ITERATED: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache, LayerPair, CacheLayers})
+
+
+def holds(value: Value, kinds: frozenset[type[Atom]]) -> bool:
+    """True where an alternative is of one of these types."""
+    return not kinds.isdisjoint(map(type, value))
 
 
 UNBOUND_MODEL = re.compile(r"(?:^|_)(?:model|lm|llm)$")
@@ -558,7 +570,7 @@ class Expressions(Recorder):
     def _eval_Compare(self, node: ast.Compare, flow: Flow, parent: ast.AST | None) -> Value:
         left = self.expression(node.left, flow, node)
         rights = tuple(self.expression(item, flow, node) for item in node.comparators)
-        if any(isinstance(atom, (*INTERESTING, CacheLength)) for value in (left, *rights) for atom in value):
+        if any(holds(value, COMPARED) for value in (left, *rights)):
             self.records.compares[id(node)] = CompareUse(node, left, rights, self.place(flow))
         truth = self.version_truth(node, left, rights)
         return (Truth(truth),) if truth is not None else UNKNOWN
@@ -700,8 +712,8 @@ class Expressions(Recorder):
     ) -> None:
         if action == "load" and name in self._shims:
             return
-        kinds = (*INTERESTING, Model, Instance, SuperObject) if name.startswith("_") else INTERESTING
-        if name not in DISTINCTIVE_MEMBERS and not any(isinstance(atom, kinds) for atom in base):
+        kinds = WITH_MODELS if name.startswith("_") else INTERESTING
+        if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds):
             return
         path = path_of(value_node)
         place = self.place(flow)
@@ -715,7 +727,7 @@ class Expressions(Recorder):
     def record_subscript(
         self, node: ast.Subscript, base: Value, index: Value, action: str, flow: Flow, parent: ast.AST | None
     ) -> None:
-        if any(isinstance(atom, INTERESTING) for atom in base):
+        if holds(base, INTERESTING):
             self.records.subscripts[id(node)] = SubscriptUse(
                 node, base, index, action, self.place(flow), path_of(node.value), parent=parent
             )
@@ -730,7 +742,7 @@ class Expressions(Recorder):
         loop: ast.AST | None,
         function_name: str = "",
     ) -> None:
-        if any(isinstance(atom, (CacheObject, LegacyCache, LayerPair, CacheLayers)) for atom in value):
+        if holds(value, ITERATED):
             self.records.iterations[(id(node), how)] = IterationUse(
                 node, value, how, target, self.place(flow), function_name, loop, path_of(node)
             )
@@ -740,7 +752,7 @@ class Expressions(Recorder):
     ) -> None:
         """Records references to names of transformers."""
         for atom in value:
-            if isinstance(atom, Symbol) and atom.name.startswith("transformers."):
+            if type(atom) is Symbol and atom.name.startswith("transformers."):
                 releases = flow.releases & atom.when
                 if not releases:
                     continue

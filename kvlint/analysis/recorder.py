@@ -28,22 +28,23 @@ class Flow:
 
     names: dict[str, Value]
     releases: ReleaseSet
-    has_paths: bool = True
-    """False as long as no dotted path is bound: then nothing has to be forgotten with a name."""
+    reached_through: set[str] = field(default_factory=set)
+    """Paths below which something was bound on some path: the others have nothing to be forgotten with them."""
 
     def copy(self) -> Flow:
-        return Flow(dict(self.names), self.releases, self.has_paths)
+        return Flow(dict(self.names), self.releases, self.reached_through)
 
     def bind(self, path: str, value: Value) -> None:
         """Gives a name or dotted path a new value and forgets everything that was reached through the old one."""
-        self.forget(path)
+        if path in self.reached_through:
+            self.forget(path)
         self.names[path] = value
-        if not self.has_paths and not path.isidentifier():
-            self.has_paths = True
+        if not path.isidentifier():
+            self._note(path)
 
     def forget(self, path: str) -> None:
         names = self.names
-        if self.has_paths:
+        if path in self.reached_through:
             starts = (path + ".", path + "[", MEMBER_MARK + path + ".")
             for key in [key for key in names if key.startswith(starts)]:
                 del names[key]
@@ -52,15 +53,24 @@ class Flow:
     def narrow(self, path: str, value: Value) -> None:
         """Gives a path a narrower value; what was reached through it stays known."""
         self.names[path] = value
-        if not self.has_paths and not path.isidentifier():
-            self.has_paths = True
+        if not path.isidentifier():
+            self._note(path)
 
     def know_member(self, path: str, name: str) -> None:
-        self.has_paths = True
+        self.reached_through.add(path)
+        self._note(path)
         self.names[f"{MEMBER_MARK}{path}.{name}"] = UNKNOWN
 
     def knows_member(self, path: str, name: str) -> bool:
         return f"{MEMBER_MARK}{path}.{name}" in self.names
+
+    def _note(self, path: str) -> None:
+        """Notes what a path is reached through: ``a`` and ``a.b`` for ``a.b.c``."""
+        end = max(path.rfind("."), path.rfind("["))
+        while end > 0 and path[:end] not in self.reached_through:
+            path = path[:end]
+            self.reached_through.add(path)
+            end = max(path.rfind("."), path.rfind("["))
 
 
 def merge(flows: list[Flow | None]) -> Flow | None:
@@ -74,32 +84,53 @@ def merge(flows: list[Flow | None]) -> Flow | None:
     for flow in alive:
         releases |= flow.releases
     narrowed = any(flow.releases != releases for flow in alive)
-    names: dict[str, Value] = {}
-    first, rest = alive[0], alive[1:]
-    for key, value in first.names.items():
-        if all(other.names.get(key) is value for other in rest):
-            names[key] = value
+    reached = alive[0].reached_through
     for flow in alive:
-        for key in flow.names:
-            if key in names:
-                continue
-            if key[0] == MEMBER_MARK:
-                if all(key in other.names for other in alive):
-                    names[key] = UNKNOWN
-                continue
-            is_path = "." in key or "[" in key
-            if is_path and not all(key in other.names for other in alive):
-                continue
-            parts = []
-            for other in alive:
-                part = other.names.get(key)
-                if part is None:
-                    continue
-                if type(part) is Later:
-                    part = part.now()
-                parts.append(restrict(part, other.releases) if narrowed else part)
-            names[key] = join(*parts) or UNKNOWN
-    return Flow(names, releases, any(flow.has_paths for flow in alive))
+        if flow.reached_through is not reached:
+            reached = reached | flow.reached_through
+    first, rest = alive[0].names, [flow.names for flow in alive[1:]]
+    names: dict[str, Value] = {}
+    differing: dict[str, None] = {}
+    if len(rest) == 1:
+        other = rest[0]
+        for key, value in first.items():
+            if other.get(key) is value:
+                names[key] = value
+            else:
+                differing[key] = None
+    else:
+        for key, value in first.items():
+            if all(other.get(key) is value for other in rest):
+                names[key] = value
+            else:
+                differing[key] = None
+    for other in rest:
+        if len(other) > len(names):
+            for key in other:
+                if key not in names:
+                    differing[key] = None
+    for key in differing:
+        merged = merged_value(key, alive, narrowed)
+        if merged is not None:
+            names[key] = merged
+    return Flow(names, releases, reached)
+
+
+def merged_value(key: str, alive: list[Flow], narrowed: bool) -> Value | None:
+    """The value of a name that differs between flows; None where it is known after all of them only if it is in each."""
+    if key[0] == MEMBER_MARK:
+        return UNKNOWN if all(key in flow.names for flow in alive) else None
+    if ("." in key or "[" in key) and not all(key in flow.names for flow in alive):
+        return None
+    parts = []
+    for flow in alive:
+        part = flow.names.get(key)
+        if part is None:
+            continue
+        if type(part) is Later:
+            part = part.now()
+        parts.append(restrict(part, flow.releases) if narrowed else part)
+    return join(*parts) or UNKNOWN
 
 
 @dataclass(slots=True)
@@ -144,7 +175,7 @@ class Recorder:
         self.foreign_engine = False
         self.in_transformers = False
         self.star_import = False
-        self.module_flow = Flow({}, target, False)
+        self.module_flow = Flow({}, target)
         self._statement: ast.stmt = tree.body[0] if tree.body else ast.Pass(lineno=1, col_offset=0)
         self._function: FunctionInfo | None = None
         self._owner: ClassInfo | None = None

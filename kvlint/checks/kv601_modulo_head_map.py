@@ -17,7 +17,7 @@ class ModuloHeadMap(Check):
 
     triggers = ("kv", "KV", "key_value", "query_groups", "k.shape", "key.shape", "keys.shape")
     also = (("%", "//"),)
-    pattern = r"[\w)\]]\s*%\s*[A-Za-z_(]|//\s*[\w.\[\]\"'(]*(?:kv|KV|key_value|query_groups)"
+    pattern = r"%\s*[A-Za-z_(]|//\s*[\w.\[\]\"'(]*(?:kv|KV|key_value|query_groups)"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from kvlint.analysis.values import CACHE, QUANTIZED_CACHE
 from kvlint.behaviour import tables
 from kvlint.checks.words import CACHE_WORDS
 from kvlint.releases import NO_RELEASE, ReleaseSet
-from kvlint.sieve import Groups
+from kvlint.sieve import MEMBER, Groups
 from kvlint.timeline import Timeline
 
 NAMED_MEMBERS = (*COMMON_CLASSES, QUANTIZED_CACHE)
@@ -82,7 +82,7 @@ def missing_member_ways(timeline: Timeline) -> Iterator[tuple[Groups, Mapping[st
             known = dict(found)
             found["has_previous_state"] = timeline.all
         if found:
-            yield (CACHE_WORDS, class_words(cls)), found
+            yield (CACHE_WORDS, class_words(cls)), {MEMBER + name: gone for name, gone in found.items()}
     rare = {cls.rpartition(".")[2] for cls in classes if cls not in NAMED_MEMBERS}
     yield (), dict.fromkeys(rare, timeline.all)
 

@@ -15,7 +15,8 @@ HEADS = (
 )
 """Without one of these nothing shows which axis of a tensor is the heads or the head dim."""
 CACHE_SIZE = (
-    r"(?i)(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|past_k|past_v|(?<![a-z0-9])pkv|"
-    r"cache_(?:size|bytes|mem|gb|mb|gib|k|v)|[kv]_cache|key_cache|value_cache|DynamicCache|from_legacy_cache|\bcache\s*=|head_dim"
+    r"(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|"
+    r"cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|"
+    r"kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\wcache)\s*="
 )
 """A number that sizes a cache stands near one of these, or is handed to a model as its past."""
