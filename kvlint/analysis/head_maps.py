@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from kvlint.analysis.layout_roles import GROUP, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_values import tags_of
 from kvlint.analysis.layout_walk import text_of
-from kvlint.analysis.nodes import children, code_of, walk
+from kvlint.analysis.nodes import children, code_of, lines_with, walk, walk_lines
 
 ONE_HEAD = re.compile(
     r"(?i)^(?:h|hq|qh|hi|hd|h_idx|head|q_?head|query_?head|head_(?:idx|id|index|i|num)|i_?h|ih|off_hq?|pid_hq?|cur_head|head_q|off_head|start_h|h_q|q_head_(?:idx|id|index)|cur_head_id)$"
 )
 CONFIG = re.compile(r"(?i)(?:^|_)(?:cfg|conf|config|hparams|args)$")
+CONFIG_STEMS = ("cfg", "conf", "hparams", "args")
 STRIDE = re.compile(r"(?i)stride")
 STATE_STRIDE = re.compile(r"(?i)(?:^|_)[kv](?:[a-z]{0,2}|_?cache.*)(?:_|$)|key|value|_kv|kv_")
 ON_PURPOSE = re.compile(r"(?i)bug|wrong|bad|naive|incorrect|broken|tiled|modulo|interleav")
@@ -46,16 +47,24 @@ class GroupSize:
     statement: ast.stmt
 
 
-def unchecked_groups(tree: ast.Module) -> list[GroupSize]:
+def unchecked_groups(tree: ast.Module, text: str) -> list[GroupSize]:
     """The sizes of groups that are computed from a configuration, in a file that tests nowhere that they are whole."""
-    nodes = walk(tree)
-    quotients = [node for node in nodes if isinstance(node, ast.BinOp) and is_group_size(node)]
-    if not quotients or any(isinstance(node, ast.expr) and is_division_test(node) for node in nodes):
+    quotients = [
+        node
+        for node in walk_lines(tree, lines_with(text, ("//",)))
+        if isinstance(node, ast.BinOp) and is_group_size(node)
+    ]
+    if not quotients:
+        return []
+    tests = walk_lines(tree, lines_with(text, ("%", "*", "divmod")))
+    if any(isinstance(node, ast.expr) and is_division_test(node) for node in tests):
         return []
     wanted = {id(node) for node in quotients}
     statements: dict[int, ast.stmt] = {}
     from_config: set[str] = set()
-    for statement in nodes:
+    for statement in walk_lines(
+        tree, sorted({*lines_with(text.lower(), CONFIG_STEMS), *(q.lineno for q in quotients)})
+    ):
         if isinstance(statement, ast.stmt):
             expressions = list(own_expressions(statement))
             statements.update((id(node), statement) for node in expressions if id(node) in wanted)
@@ -120,12 +129,13 @@ def field_name(node: ast.expr) -> str:
     return text_of(node)
 
 
-def head_maps(tree: ast.Module) -> list[HeadMap]:
+def head_maps(tree: ast.Module, text: str) -> list[HeadMap]:
     """Every such map in a file, in order."""
     found: list[HeadMap] = []
-    if not any(isinstance(node, ast.BinOp) and is_remainder(node) for node in walk(tree)):
+    marked = walk_lines(tree, lines_with(text, ("%",)))
+    if not any(isinstance(node, ast.BinOp) and is_remainder(node) for node in marked):
         return found
-    for scope in scopes(tree):
+    for scope in scopes(tree, marked):
         found.extend(maps_in(scope))
     return sorted(found, key=lambda item: (item.node.lineno, item.node.col_offset))
 
@@ -138,10 +148,10 @@ def is_remainder(node: ast.BinOp) -> bool:
     return isinstance(node.op, ast.Mod) and not formats
 
 
-def scopes(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    """The statements of the module itself and of each function."""
+def scopes(tree: ast.Module, nodes: list[ast.AST]) -> Iterator[list[ast.stmt]]:
+    """The statements of the module itself and of each function among the nodes."""
     yield [node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
-    for node in walk(tree):
+    for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node.body
 

@@ -27,16 +27,34 @@ from kvlint.analysis.values import (
 )
 from kvlint.findings import Origin
 
-STATE_WORDS = re.compile(r"(?i)(?:^|[^a-z])(?:k|v|kvs?|keys?|values?)(?:[^a-z]|$)|past|cache|qkv|_proj\b|n_?groups")
-ODD_TUPLES = re.compile(r"bloom|gpt_?bigcode|starcoder(?!2)|santacoder|\bmpt\b|chatglm|qwen/qwen-|qwen_7b|qwen-7b-chat")
+STATE_WORDS = ("past", "cache", "qkv", "_proj", "groups")
+STATE_NAME = re.compile(r"(?<![a-z])(?:k|v|kvs?|keys?|values?)(?![a-z])")
+ODD_TUPLES = ("bloom", "gptbigcode", "gpt_bigcode", "santacoder", "chatglm", "qwen/qwen-", "qwen_7b", "qwen-7b-chat")
+ODD_NAMES = (re.compile(r"mpt(?<!\wmpt)\b"), re.compile(r"starcoder(?!2)"))
 """Models whose pasts were laid out in another way than ``[batch, kv heads, sequence, head dim]`` on some release: keys
 transposed or folded into the batch (Bloom, MPT), one tensor for both (GPT-BigCode), sequence first (ChatGLM, Qwen 1)."""
 HELPER = re.compile(r"(?i)split|merge|shape|heads?(?:_|$)|repeat|transpose|permute")
 """Names of functions that lay out heads."""
-OPERATION_WORDS = re.compile(
-    r"\b(?:cat|concat|concatenate|hstack|vstack|stack|repeat|repeat_interleave|tile|expand|index_select|narrow|rearrange|einsum|"
-    r"scaled_dot_product_attention|flash_attn_func|memory_efficient_attention|update|shape|size|index_copy_|broadcast_to|transpose|view)\b|\[:|\[\.\.\."
-)
+OPERATION_WORDS = (
+    "cat", "concat", "concatenate", "hstack", "vstack", "stack", "repeat", "repeat_interleave", "tile", "expand", "index_select",
+    "narrow", "rearrange", "einsum", "scaled_dot_product_attention", "flash_attn_func", "memory_efficient_attention", "update",
+    "shape", "size", "index_copy_", "broadcast_to", "transpose", "view",
+)  # fmt: skip
+OPERATIONS = re.compile(rf"\b(?:{'|'.join(OPERATION_WORDS)})\b")
+
+
+def handles_states(text: str) -> bool:
+    """True for code that names keys or values, and that lays out or joins tensors."""
+    lowered = text.lower()
+    if not any(word in lowered for word in STATE_WORDS) and STATE_NAME.search(lowered) is None:
+        return False
+    return ".shape" in text or "[:" in text or "[..." in text or OPERATIONS.search(text) is not None
+
+
+def speaks_of_odd_tuples(text: str) -> bool:
+    """True for code that may meet the pasts of such a model."""
+    lowered = text.lower()
+    return any(word in lowered for word in ODD_TUPLES) or any(name.search(lowered) for name in ODD_NAMES)
 
 
 @dataclass(slots=True)
@@ -137,7 +155,7 @@ def interpret(facts: Facts, trace: bool = False) -> Layouts:
         if info.parent is not None and info.owner is None:
             continue
         text = "\n".join(lines[info.node.lineno - 1 : info.node.end_lineno])
-        if STATE_WORDS.search(text) and OPERATION_WORDS.search(text):
+        if handles_states(text):
             functions.append(info.node)
     reader = LayoutCalls(
         [function.info.node for function in facts.functions], classes, owners, libraries, contracts(facts)
@@ -155,7 +173,7 @@ def interpret(facts: Facts, trace: bool = False) -> Layouts:
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom))
         ]
         text = "\n".join("\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in top)
-        reader.run(tree, functions, bool(STATE_WORDS.search(text) and OPERATION_WORDS.search(text)))
+        reader.run(tree, functions, handles_states(text))
     return Layouts(facts, reader, reader.book.resolve())
 
 
@@ -188,7 +206,7 @@ def contracts(facts: Facts) -> dict[int, str]:
     """Nodes whose value comes out of a transformers cache. A negative key tells what iterating over a node yields, or
     that a call is ``update`` of such a cache."""
     found: dict[int, str] = {}
-    if ODD_TUPLES.search(facts.text.lower()):
+    if speaks_of_odd_tuples(facts.text):
         return found
     for use in facts.attributes:
         if use.action == "load" and use.name in ("keys", "values") and use.call is None and is_layer(use.value):

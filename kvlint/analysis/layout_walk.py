@@ -35,7 +35,7 @@ from kvlint.analysis.layout_values import (
     Value,
     tags_of,
 )
-from kvlint.analysis.nodes import children, code_of, walk
+from kvlint.analysis.nodes import children, code_of, statements, walk
 
 Env = dict[str, Value]
 CALL_DEPTH = 5
@@ -137,7 +137,7 @@ class LayoutWalk:
         self._attribute_cache: dict[tuple[str, str], Scalar | None] = {}
         self._evaluating: set[tuple[str, str]] = set()
         for name, cls in classes.items():
-            for node in walk(cls):
+            for node in statements(cls):
                 if isinstance(node, ast.Assign) and len(node.targets) == 1:
                     target = node.targets[0]
                     if (

@@ -6,6 +6,7 @@ Contexts (``Load``) and operators are no nodes here: they have no place in the t
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 
 DULL_FIELDS = frozenset(
     {
@@ -66,6 +67,65 @@ def walk(node: ast.AST) -> list[ast.AST]:
             else:
                 found += value
     return found
+
+
+class Blocks(dict[type[ast.AST], tuple[str, ...]]):
+    """The fields of each kind of node that hold statements, or handlers and cases with statements."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        kept: tuple[str, ...] = ()
+        if issubclass(kind, (ast.mod, ast.stmt, ast.ExceptHandler, ast.match_case)):
+            kept = tuple(name for name in kind._fields if name in BLOCK_FIELDS)
+        self[kind] = kept
+        return kept
+
+
+BLOCK_FIELDS = frozenset({"body", "handlers", "orelse", "finalbody", "cases"})
+BLOCKS = Blocks()
+
+
+def statements(node: ast.AST) -> list[ast.AST]:
+    """The statements of ``walk``, in its order (with the handlers and cases between them), without looking into them."""
+    found: list[ast.AST] = [node]
+    table = BLOCKS
+    for item in found:
+        for name in table[item.__class__]:
+            found += getattr(item, name)
+    return found
+
+
+def walk_lines(node: ast.AST, lines: list[int]) -> list[ast.AST]:
+    """As ``walk``, without the statements that stand on none of these sorted, 1-based *lines*."""
+    found: list[ast.AST] = [node]
+    for item in found:
+        for child in children(item):
+            if isinstance(child, ast.stmt):
+                decorators = getattr(child, "decorator_list", None)
+                first = decorators[0].lineno if decorators else child.lineno
+                if not any_between(lines, first, child.end_lineno or first):
+                    continue
+            found.append(child)
+    return found
+
+
+def any_between(lines: list[int], first: int, last: int) -> bool:
+    """True where one of the sorted *lines* lies in the range, ends included."""
+    position = bisect_left(lines, first)
+    return position < len(lines) and lines[position] <= last
+
+
+def lines_with(text: str, words: tuple[str, ...]) -> list[int]:
+    """The 1-based lines of a text that hold one of the words, sorted."""
+    found: set[int] = set()
+    for word in words:
+        line, last = 1, 0
+        position = text.find(word)
+        while position >= 0:
+            line += text.count("\n", last, position)
+            last = position
+            found.add(line)
+            position = text.find(word, position + len(word))
+    return sorted(found)
 
 
 def code_of(node: ast.expr) -> str:

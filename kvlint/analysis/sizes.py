@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ from functools import cached_property
 from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_walk import text_of
 from kvlint.analysis.model_configs import KnownConfig, named_models
-from kvlint.analysis.nodes import children, code_of, walk
+from kvlint.analysis.nodes import BLOCKS, any_between, children, code_of, statements, walk
 
 LAYERS, QUERY_HEADS, KV, DIM, DERIVED_DIM, HIDDEN = (
     "layers",
@@ -610,7 +609,7 @@ class SizeReader:
 
     def prefix_classes(self) -> None:
         """``self.heads = config.num_attention_heads`` in a class that hands a past of that shape to a model."""
-        for cls in walk(self.tree):
+        for cls in statements(self.tree):
             if not isinstance(cls, ast.ClassDef) or self.specific:
                 continue
             given = handed_attributes(cls)
@@ -626,7 +625,7 @@ class SizeReader:
         """``config["hidden_size"] // config["num_attention_heads"]`` of a dict, or of a class of the file, that has ``head_dim``."""
         dicts = {
             text_of(node.targets[0])
-            for node in walk(self.tree)
+            for node in statements(self.tree)
             if isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Dict)
             and has_key(node.value, "head_dim")
@@ -634,7 +633,7 @@ class SizeReader:
         }
         classes = {
             node.name
-            for node in walk(self.tree)
+            for node in statements(self.tree)
             if isinstance(node, ast.ClassDef) and node.name.endswith("Config") and declares(node, "head_dim")
         }
         if not dicts and not classes:
@@ -646,7 +645,7 @@ class SizeReader:
                     if arg.annotation is not None and text_of(arg.annotation) in classes:
                         owned.add(arg.arg)
             owned = {name for name in owned if not self.reads_head_dim(name)}
-            for statement in walk(function):
+            for statement in statements(function):
                 if (
                     isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))
                     and statement.value is not None
@@ -676,7 +675,7 @@ class SizeReader:
 
     def definitions(self, function: ast.FunctionDef | ast.AsyncFunctionDef, given: set[str]) -> None:
         scope = Scope(function, function.name, "", False, "")
-        for statement in walk(function):
+        for statement in statements(function):
             if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
                 continue
             target = statement.targets[0]
@@ -702,7 +701,7 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
     """
     found: dict[str, dict[str, ast.expr | None]] = {}
     classes: dict[str, dict[str, ast.expr | None]] = {}
-    for node in walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
             keys = {
                 key.value: value
@@ -716,7 +715,7 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
                 for item in node.body
                 if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
             }
-    for node in walk(tree):
+    for node in walk(tree) if classes else ():
         if isinstance(node, ast.arg) and node.annotation is not None and text_of(node.annotation) in classes:
             found.setdefault(node.arg, {}).update(classes[text_of(node.annotation)])
     return found
@@ -744,19 +743,13 @@ def marked_lines(text: str) -> list[int]:
     return lines
 
 
-def any_between(lines: list[int], first: int, last: int) -> bool:
-    """True where one of the sorted *lines* lies in the range."""
-    position = bisect_left(lines, first)
-    return position < len(lines) and lines[position] <= last
-
-
 def has_key(node: ast.Dict, key: str) -> bool:
     return any(isinstance(item, ast.Constant) and item.value == key for item in node.keys)
 
 
 def declares(cls: ast.ClassDef, name: str) -> bool:
     """True where the class has the field: declared in its body, or assigned to ``self``."""
-    for node in walk(cls):
+    for node in statements(cls):
         if isinstance(node, ast.AnnAssign) and text_of(node.target) == name:
             return True
         if isinstance(node, ast.Assign) and any(
@@ -816,14 +809,15 @@ def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.
     stack: list[tuple[str, ast.AST]] = [("", tree)]
     while stack:
         owner, node = stack.pop()
-        for child in children(node):
-            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield owner, child
-                stack.append((owner, child))
-            elif isinstance(child, ast.ClassDef):
-                stack.append((child.name, child))
-            elif isinstance(child, ast.stmt):
-                stack.append((owner, child))
+        for name in BLOCKS[node.__class__]:
+            for child in getattr(node, name):
+                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    yield owner, child
+                    stack.append((owner, child))
+                elif isinstance(child, ast.ClassDef):
+                    stack.append((child.name, child))
+                elif isinstance(child, ast.stmt):
+                    stack.append((owner, child))
 
 
 def target_name(target: ast.expr) -> str:

@@ -23,7 +23,7 @@ class ModuloHeadMap(Check):
     def findings(self, facts: Facts) -> Iterator[Finding]:
         if facts.tree is None:
             return
-        for found in head_maps(facts.tree):
+        for found in head_maps(facts.tree, facts.text):
             place = Place(facts.target, frozenset(), found.statement, None, None)
             start, _ = facts.span(found.use)
             yield self.finding(
@@ -37,7 +37,7 @@ class ModuloHeadMap(Check):
                 origin=Origin(start, "keys or values are indexed with it here"),
                 fix=fix_of(facts, found),
             )
-        for group in unchecked_groups(facts.tree):
+        for group in unchecked_groups(facts.tree, facts.text):
             place = Place(facts.target, frozenset(), group.statement, None, None)
             yield self.finding(
                 facts,
