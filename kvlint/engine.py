@@ -398,7 +398,7 @@ def execute_in_pool(jobs: Sequence[Job], batches: Sequence[list[int]], workers: 
 
     context = worker_context()
     if context.get_start_method() == "fork":
-        import_everything()
+        import_before_fork(frozenset().union(*(job.triggered for job in jobs)))
         gc.freeze()
     lost: list[int] = []
     try:
@@ -461,12 +461,13 @@ def worker_context() -> BaseContext:
     return multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
 
 
-def import_everything() -> None:
-    """Imports, before the fork, what every worker needs, and loads the timeline."""
+def import_before_fork(codes: frozenset[str]) -> None:
+    """Imports what workers need for the checks with these codes, and loads the timeline."""
     import kvlint.lint
     from kvlint import analysis, checks
 
-    checks.all_checks()
+    for code in sorted(codes):
+        checks.check(code)
     kvlint.lint.the_timeline()
     assert analysis is not None
 

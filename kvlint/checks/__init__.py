@@ -12,16 +12,29 @@ from kvlint.findings import Finding
 
 
 @cache
+def modules() -> dict[str, str]:
+    """The modules of the checks (``kvNNN_name``) by their code."""
+    names = (module.name for module in pkgutil.iter_modules(__path__) if module.name.startswith("kv"))
+    return {name.split("_", 1)[0].upper(): name for name in sorted(names)}
+
+
+@cache
+def check(code: str) -> Check:
+    """The check with this code, imported on its first use: the one instance of the class that its module defines."""
+    name = modules()[code]
+    loaded = importlib.import_module(f"{__name__}.{name}")
+    (kind,) = (
+        value
+        for value in vars(loaded).values()
+        if isinstance(value, type) and issubclass(value, Check) and value.__module__ == loaded.__name__
+    )
+    return kind.of_module(name)
+
+
+@cache
 def all_checks() -> tuple[Check, ...]:
-    """Every check, by code: one instance of each class that a module ``kvNNN_name`` defines."""
-    found: list[Check] = []
-    for module in pkgutil.iter_modules(__path__):
-        if module.name.startswith("kv"):
-            loaded = importlib.import_module(f"{__name__}.{module.name}")
-            for value in vars(loaded).values():
-                if isinstance(value, type) and issubclass(value, Check) and value.__module__ == loaded.__name__:
-                    found.append(value.of_module(module.name))
-    return tuple(sorted(found, key=lambda check: check.code))
+    """Every check, by code."""
+    return tuple(check(code) for code in sorted(modules()))
 
 
 def findings(facts: Facts, codes: frozenset[str], fixes: bool = True) -> list[Finding]:
@@ -29,8 +42,8 @@ def findings(facts: Facts, codes: frozenset[str], fixes: bool = True) -> list[Fi
 
     Without *fixes* the findings carry none, and nothing is rewritten to make them.
     """
-    found = {finding for check in all_checks() if check.code in codes for finding in check.run(facts, fixes)}
+    found = {finding for code in sorted(codes & modules().keys()) for finding in check(code).run(facts, fixes)}
     return sorted(found, key=lambda finding: (finding.start, finding.end, finding.code, finding.message))
 
 
-__all__ = ["Check", "all_checks", "findings"]
+__all__ = ["Check", "all_checks", "check", "findings"]
