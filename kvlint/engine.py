@@ -35,7 +35,7 @@ PARALLEL_BYTES = 300_000
 """Worker processes are started for more than this many bytes of files that the screen let pass."""
 BATCH_BYTES = 150_000
 """Files are handed to workers in batches of about this size."""
-COLLECT_BYTES = 1_000_000
+COLLECT_BYTES = 4_000_000
 """The garbage collector is off while files are linted and runs once after every so many bytes (syntax trees take some
 hundred times their source; with 4 MB the process grows to 180 MB, with 1 MB to 100 MB, for 5 % more time)."""
 REMEMBERED_FILES = 50

@@ -25,6 +25,7 @@ from kvlint.source import PROSE, EditError, Region, Source, SourceError, apply_r
 from kvlint.source import parse as parse_source
 
 if TYPE_CHECKING:
+    from kvlint.analysis.facts import Facts
     from kvlint.analysis.project import Project
     from kvlint.timeline import Timeline
 
@@ -213,7 +214,6 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
 
 def find(job: Job, path: Path, region: Region, timeline: Timeline) -> Found:
     """The findings of one region."""
-    from kvlint import checks
     from kvlint.analysis import analyse
 
     try:
@@ -227,6 +227,16 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline) -> Found:
         return Found((finding,) if SYNTAX_ERROR[0] in job.codes else (), complete=False)
     except Exception as problem:
         return Found((), (fault_of("the analysis", job.shown, problem),), complete=False)
+    try:
+        return checked(job, facts)
+    finally:
+        facts.let_go()
+
+
+def checked(job: Job, facts: Facts) -> Found:
+    """What the checks find in the facts of a region; where one of them fails, what the others do."""
+    from kvlint import checks
+
     dependencies = tuple(str(dependency) for dependency in facts.dependencies)
     try:
         return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)

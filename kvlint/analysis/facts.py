@@ -7,6 +7,7 @@ for building a fix), the place it stands in, and the values that meet there.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -239,6 +240,20 @@ class Facts:
     module_names: dict[str, Value] = field(default_factory=dict)
     memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out from the facts on demand, for the next check that asks (layouts of tensors)."""
+    undo: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+
+    def let_go(self) -> None:
+        """Cuts what refers to itself in circles, so that the tree is freed now and not by the garbage collector.
+
+        Nothing may be asked of the facts, or of their functions and classes, afterwards.
+        """
+        for known in self.memo.values():
+            let_go = getattr(known, "let_go", None)
+            if let_go is not None:
+                let_go()
+        self.memo.clear()
+        if self.undo is not None:
+            self.undo()
 
     @property
     def index(self) -> LineIndex:

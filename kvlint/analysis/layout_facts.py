@@ -73,6 +73,10 @@ class Layouts:
             if plain or chosen:
                 yield [*plain, *chosen]
 
+    def let_go(self) -> None:
+        """Cuts what refers to itself in circles; see ``Facts.let_go``."""
+        self.walk.let_go()
+
     def place(self, statement: ast.stmt) -> Place:
         return Place(self.facts.target, frozenset(), statement, None, None)
 

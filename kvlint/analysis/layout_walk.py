@@ -132,6 +132,8 @@ class LayoutWalk:
         self.owner = ""
         self.target_text = ""
         self.pending: list[Function] = []
+        self.envs: list[Env] = []
+        """Names that hold a function which sees them."""
         self.trace: list[Binding] | None = None
         """Every value that a name is given, where somebody wants to know."""
         self._attribute_cache: dict[tuple[str, str], Scalar | None] = {}
@@ -146,6 +148,12 @@ class LayoutWalk:
                         and target.value.id == "self"
                     ):
                         self.attributes.setdefault((name, target.attr), []).append(node.value)
+
+    def let_go(self) -> None:
+        """Forgets everything: methods of this object are kept in it, and functions in the names that they see."""
+        for env in self.envs:
+            env.clear()
+        self.__dict__.clear()
 
     # -- the file ---------------------------------------------------------------------------------------------------
 
@@ -303,6 +311,7 @@ class LayoutWalk:
     def exec_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, env: Env) -> Env:
         function = Function(node, self.owner, env=env)
         env[node.name] = (function,)
+        self.envs.append(env)
         if self.depth == 0:
             self.pending.append(function)
         return env

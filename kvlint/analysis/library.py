@@ -23,13 +23,14 @@ HOOK_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForCondition
 
 
 class Library:
-    """Answers about imported names; wraps the timeline and remembers the answers of one region."""
+    """Answers about imported names; wraps the timeline and remembers the answers."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         self.cache_class = lru_cache(maxsize=None)(self._cache_class)
+        self.member = lru_cache(maxsize=None)(self._member)
 
-    def member(self, cls: str, name: str) -> ReleaseSet:
+    def _member(self, cls: str, name: str) -> ReleaseSet:
         """Releases on which a cache has the member; of a cache of unknown class: on which any common class has it."""
         if cls != CACHE:
             return self.timeline.member(cls, name)
@@ -46,6 +47,13 @@ class Library:
         return canonical if self.timeline.is_cache_class(canonical) else None
 
 
+@lru_cache(maxsize=2)
+def library_of(timeline: Timeline) -> Library:
+    """The library of a timeline; its answers serve all files of a run."""
+    return Library(timeline)
+
+
+@lru_cache(maxsize=4096)
 def is_torch_model_class(qualified: str) -> bool:
     """True for a PyTorch model class of transformers (by its name; TensorFlow and Flax classes are not)."""
     if not qualified.startswith("transformers."):

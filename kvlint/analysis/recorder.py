@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.library import Library
+from kvlint.analysis.library import library_of
 from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.positions import LineIndex
 from kvlint.analysis.project import Project
@@ -164,7 +164,7 @@ class Recorder:
         self.target = target
         self.project = project
         self.timeline = timeline
-        self.library = Library(timeline)
+        self.library = library_of(timeline)
         self.index = LineIndex(text)
         self.records = Records()
         self.functions: list[FunctionInfo] = []
@@ -230,10 +230,19 @@ class Recorder:
             assigns=tuple(records.assigns.values()),
             guards=tuple(records.guards.values()),
             dependencies=tuple(self.dependencies),
+            undo=self.let_go,
             module_names={
                 name: now(value) if looks_like_cache(name) else value for name, value in self.module_flow.names.items()
             },
         )
+
+    def let_go(self) -> None:
+        """Forgets everything; see ``Facts.let_go``."""
+        for function in self.functions:
+            function.let_go()
+        for cls in self.classes:
+            cls.let_go()
+        self.__dict__.clear()
 
 
 def path_of(node: ast.AST) -> str:

@@ -26,6 +26,12 @@ class FunctionInfo:
     home: object = None
     """The walk over the module that the function stands in."""
 
+    def let_go(self) -> None:
+        """Forgets what leads back to this function."""
+        self.owner = self.parent = self.home = None
+        self.arguments.clear()
+        self.returns = ()
+
     @property
     def name(self) -> str:
         return self.node.name
@@ -61,6 +67,12 @@ class ClassInfo:
     _assigned: frozenset[str] | None = None
     _foreign: tuple[list[ClassInfo], list[str]] | None = None
     _ancestors: tuple[tuple[Value, ...], list[ClassInfo]] | None = None
+
+    def let_go(self) -> None:
+        """Forgets what leads back to this class."""
+        self.methods.clear()
+        self.attributes.clear()
+        self._ancestors = self._foreign = None
 
     @property
     def name(self) -> str:

@@ -37,6 +37,11 @@ class Tree:
     parents: dict[int, ast.AST]
     scopes: dict[int, Scope] = field(default_factory=dict)
 
+    def let_go(self) -> None:
+        """Forgets the scopes, which know this tree; see ``Facts.let_go``."""
+        self.scopes.clear()
+        self.parents.clear()
+
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self.parents.get(id(node))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from kvlint.analysis.library import COMMON_CLASSES, Library
+from kvlint.analysis.library import COMMON_CLASSES, library_of
 from kvlint.analysis.values import CACHE, QUANTIZED_CACHE
 from kvlint.behaviour import tables
 from kvlint.checks.words import CACHE_WORDS
@@ -58,7 +58,7 @@ def symbols_in(timeline: Timeline, modules: tuple[str, ...]) -> list[str]:
 def missing_member_ways(timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
     """Members of caches that some release lacks or that do not work there: of any cache, and of the common classes,
     whose name (or that of an attribute which holds one) is in the file then. The name of a rare class is enough."""
-    library = Library(timeline)
+    library = library_of(timeline)
     classes = sorted({timeline.canonical(name) or name for name in timeline.symbols() if timeline.is_cache_class(name)})
     broken = tables()["broken"]
     names = sorted(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import AttributeUse, Facts
-from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, Library
+from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, library_of
 from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
@@ -57,7 +57,7 @@ def members_of(facts: Facts, cache: CacheObject, name: str) -> ReleaseSet:
     """Releases on which the cache has the member. Where only the base class is known: on which any common class has."""
     if cache.local_class is not None and cache.local_class.defines(name):
         return facts.timeline.all
-    library = Library(facts.timeline)
+    library = library_of(facts.timeline)
     lives = library.member(cache.cls, name)
     if cache.cls != CACHE:  # where the class is gone, the object is some other cache
         lives |= library.member(CACHE, name) - facts.timeline.importable(cache.cls)
