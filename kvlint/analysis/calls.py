@@ -124,6 +124,20 @@ def given_config(arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value]
     return next((atom for value in values for atom in of_type(value, Config)), None)
 
 
+def teaches(value: Value, before: Value) -> bool:
+    """True where a value says something that can change what another function means."""
+    for atom in value:
+        if atom in before:
+            continue
+        if isinstance(atom, (Items, Sequence)):
+            items = atom.items if isinstance(atom, Items) else (atom.item,)
+            if any(teaches(item, ()) for item in items):
+                return True
+        elif isinstance(atom, LESSONS):
+            return True
+    return False
+
+
 class Calls(Expressions):
     """Evaluates calls."""
 
@@ -668,7 +682,7 @@ class Calls(Expressions):
                 return verdict
             first = info.first_positional() if atom.bound or info.is_static else 0
             self.pass_arguments(info, 0 if info.is_static else first, arguments, keywords)
-        return info.returns or UNKNOWN
+        return self.result_of(info)
 
     def pass_arguments(
         self, info: FunctionInfo, first: int, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
@@ -685,7 +699,7 @@ class Calls(Expressions):
             merged = value if known is None else join(known, value)
             if merged != known:
                 info.arguments[name] = merged
-                if any(isinstance(atom, LESSONS) for atom in merged):
+                if teaches(merged, ()):
                     self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]

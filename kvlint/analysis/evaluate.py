@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kvlint.analysis.annotations import Annotations
-from kvlint.analysis.calls import LESSONS
+from kvlint.analysis.calls import LESSONS, teaches
 from kvlint.analysis.facts import (
     AssignUse,
     AttributeUse,
@@ -35,10 +35,10 @@ from kvlint.analysis.names import (
     OTHER_ENGINES,
     PROOF_MEMBERS,
 )
-from kvlint.analysis.nodes import children, walk
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
-from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.scopes import MODULE, ClassInfo, FunctionInfo
 from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
     CACHE,
@@ -49,7 +49,6 @@ from kvlint.analysis.values import (
     Foreign,
     GenerationConfigValue,
     Instance,
-    Items,
     Later,
     LegacyCache,
     LocalClass,
@@ -147,7 +146,7 @@ class Walk(Annotations):
         for _ in range(MAX_ROUNDS - 1):
             changed, self.changed = self.changed, set()
             again = [info for info in self.functions if self._concerned(info, changed)]
-            module_again = self._module_concerned(changed)
+            module_again = ("reader", MODULE) in changed
             if not again and not module_again:
                 break
             self._drop_facts([*again, None] if module_again else again)
@@ -190,22 +189,17 @@ class Walk(Annotations):
         self.foreign_engine = other_tensors or (bool(roots & OTHER_ENGINES) and "transformers" not in roots)
 
     def _concerned(self, info: FunctionInfo, changed: set[tuple[str, Any]]) -> bool:
-        if ("parameter", id(info.node)) in changed:
+        if ("parameter", id(info.node)) in changed or ("reader", id(info.node)) in changed:
             return True
-        names = {key for kind, key in changed if kind in ("attribute", "return")}
+        names = {key for kind, key in changed if kind == "attribute"}
         if not names:
             return False
         text = self.function_text(info)
         return any(name in text and re.search(rf"\b{re.escape(name)}\b", text) for name in names)
 
-    def _module_concerned(self, changed: set[tuple[str, Any]]) -> bool:
-        """True where the module's own statements call a function whose result has become known since."""
-        names = {key for kind, key in changed if kind == "return"}
-        return bool(names) and any(
-            (node.id if isinstance(node, ast.Name) else node.attr) in names
-            for node in outside_functions(self.tree)
-            if isinstance(node, (ast.Name, ast.Attribute))
-        )
+    def tell_readers(self, info: FunctionInfo) -> None:
+        """Notes for another walk who has used the result of a function before it was known."""
+        self.changed |= {("reader", reader) for reader in info.readers}
 
     def _drop_facts(self, infos: Iterable[FunctionInfo | None]) -> None:
         gone = {id(info) for info in infos}
@@ -479,7 +473,7 @@ class Walk(Annotations):
             if merged != self._function.returns:
                 self._function.returns = merged
                 if teaches(merged, ()):
-                    self.changed.add(("return", self._function.name))
+                    self.tell_readers(self._function)
 
     def _exec_Raise(self, node: ast.Raise, flow: Flow) -> None:
         self._eval_children(node, flow)
@@ -773,7 +767,7 @@ class Walk(Annotations):
             promised = self.annotation(info.node.returns, flow)
             if promised and not info.returns and any(isinstance(atom, (CacheObject, LegacyCache)) for atom in promised):
                 info.returns = promised
-                self.changed.add(("return", info.name))
+                self.tell_readers(info)
         self.block(info.node.body, flow)
         self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks = outer
 
@@ -969,20 +963,6 @@ def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
     return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)
 
 
-def teaches(value: Value, before: Value) -> bool:
-    """True where a value says something that can change what another function means."""
-    for atom in value:
-        if atom in before:
-            continue
-        if isinstance(atom, (Items, Sequence)):
-            items = atom.items if isinstance(atom, Items) else (atom.item,)
-            if any(teaches(item, ()) for item in items):
-                return True
-        elif isinstance(atom, LESSONS):
-            return True
-    return False
-
-
 def weakened(value: Value) -> Value:
     """Caches that only their name speaks for: a method of a class of the project may well have a format of its own."""
     caches = [replace(atom, certainty=Certainty.NAMED) for atom in value if isinstance(atom, CacheObject)]
@@ -1030,16 +1010,6 @@ def is_guard(handler: ast.ExceptHandler, node: ast.Try) -> bool:
         return False
     broad = bool(handler_names(handler) & {"Exception", "BaseException"})
     return not (broad and len(node.body) > 4)
-
-
-def outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run when the module is imported."""
-    todo = list(children(tree))
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            todo.extend(children(node))
 
 
 def sys_modules() -> frozenset[str]:

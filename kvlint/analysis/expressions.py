@@ -28,6 +28,7 @@ from kvlint.analysis.names import (
 )
 from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.recorder import Flow, Recorder, path_of, unknown
+from kvlint.analysis.scopes import MODULE, FunctionInfo
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -338,7 +339,7 @@ class Expressions(Recorder):
         method = info.method(name)
         if method is not None:
             if any(isinstance(item, ast.Name) and item.id == "property" for item in method.node.decorator_list):
-                return method.returns or UNKNOWN
+                return self.result_of(method)
             return (LocalFunction(method, bound=True),)
         value = info.attribute(name)
         if value and not unknown(value):
@@ -352,6 +353,11 @@ class Expressions(Recorder):
             ):
                 return inherited
         return self._attribute_by_name(name, node)
+
+    def result_of(self, info: FunctionInfo) -> Value:
+        """What a function of the file or its project returns, as far as is known; the place is walked again when more is."""
+        info.readers.add(id(self._function.node) if self._function is not None else MODULE)
+        return info.returns or UNKNOWN
 
     def is_model_instance(self, info: Any) -> bool:
         """True for a local class that derives from a transformers model class."""

@@ -9,6 +9,9 @@ from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import LocalClass, Symbol, Value, of_type
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
+MODULE = 0
+"""Stands for the statements of the module among the readers of a function."""
+
 
 @dataclass(eq=False, slots=True)
 class FunctionInfo:
@@ -23,6 +26,8 @@ class FunctionInfo:
     """Parameter name -> join of the values that call sites in the file pass."""
     returns: Value = ()
     called: bool = False
+    readers: set[int] = field(default_factory=set)
+    """The functions (ids of their nodes; ``MODULE`` for the module's own statements) that have used the result."""
     home: object = None
     """The walk over the module that the function stands in."""
 
