@@ -136,12 +136,25 @@ class Walk(Annotations):
         """Walks the module's statements, then its functions until nothing new is learnt."""
         self.survey_imports()
         self.run_module()
-        first = [item for item in self.functions if item.name == "__init__"]
-        for info in first:
-            self.run_function(info)
+        speaking = [info for info in self.functions if self._speaks_of_caches(info)]
+        classes = {id(cls) for info in speaking if info.owner is not None for cls in info.owner.ancestors()}
+        first = {
+            id(info)
+            for info in self.functions
+            if info.name == "__init__" and (info.owner is None or id(info.owner) in classes)
+        }
+        known = len(self.functions)
+        for info in self.functions[:known]:
+            if id(info) in first:
+                self.run_function(info)
         self.changed -= {lesson for lesson in self.changed if lesson[0] == "attribute"}
-        for info in self.functions:
-            if info not in first and (info.name == "__init__" or self._speaks_of_caches(info)):
+        later = {id(info) for info in speaking} - first
+        for position, info in enumerate(self.functions):
+            if position >= known:  # found inside of others meanwhile
+                wanted = info.name == "__init__" or self._speaks_of_caches(info)
+            else:
+                wanted = id(info) in later
+            if wanted:
                 self.run_function(info)
         for _ in range(MAX_ROUNDS - 1):
             changed, self.changed = self.changed, set()

@@ -70,7 +70,7 @@ LETTERS = {
 }
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=20_000)
 def role_of_name(name: str) -> str | None:
     """The role that a name of more than one letter stands for."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")

@@ -80,7 +80,7 @@ PAST_NAME = re.compile(
 FUSED_NAME = re.compile(r"(?i)qkv|query_key_value|c_attn|in_proj|wqkv|Wqkv|to_qkv|kqv")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=20_000)
 def tags_of(name: str) -> frozenset[str]:
     """What a name says a tensor is: key, value, query, past."""
     index = ""

@@ -143,9 +143,7 @@ class SizeReader:
             self.class_name = owner
             docstring = ast.get_docstring(node) or ""
             scope = Scope(node, node.name, source, self.is_specific(node), source)
-            scope.names_cache = bool(
-                CACHE_WORD.search(node.name) or CACHE_WORD.search(owner) or CACHE_WORD.search(docstring)
-            )
+            scope.names_cache = bool(names_cache(node.name) or names_cache(owner) or names_cache(docstring))
             for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                 scope.env[arg.arg] = self.quantity_of_name(arg.arg, arg, scope, bare=True)
             self.block(node.body, scope)
@@ -155,7 +153,7 @@ class SizeReader:
             if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         ]
         source = "\n".join("\n".join(self.lines[item.lineno - 1 : item.end_lineno]) for item in module)
-        if module and CACHE_WORD.search(source):
+        if module and names_cache(source):
             self.class_name = ""
             scope = Scope(self.tree, "", source, self.specific, self.text)
             self.block(module, scope)
@@ -459,7 +457,7 @@ class SizeReader:
             return quantity
         kinds = list(quantity.kinds)
         names = f"{target} {scope.name}"
-        if not (CACHE_WORD.search(target) or scope.names_cache) or NOT_A_SIZE.search(names):
+        if not (names_cache(target) or scope.names_cache) or NOT_A_SIZE.search(names):
             return quantity
         around = sum(kind in kinds for kind in (LAYERS, BYTES, TOKENS)) + (
             2 in quantity.numbers or 4 in quantity.numbers
@@ -719,6 +717,13 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
         if isinstance(node, ast.arg) and node.annotation is not None and text_of(node.annotation) in classes:
             found.setdefault(node.arg, {}).update(classes[text_of(node.annotation)])
     return found
+
+
+def names_cache(text: str) -> bool:
+    """True for a name or a text that speaks of a cache of keys and values."""
+    lowered = text.lower()
+    stems = "kv" in lowered or "cache" in lowered or "past_key" in lowered
+    return stems and CACHE_WORD.search(text) is not None
 
 
 def marked_lines(text: str) -> list[int]:

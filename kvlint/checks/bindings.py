@@ -32,10 +32,13 @@ class Binding:
 
 @dataclass(slots=True)
 class Tree:
-    """The parents of all nodes of a module, and the scopes that were looked at."""
+    """The parents of the nodes of a module, worked out for one statement of it at a time, and the scopes looked at."""
 
-    parents: dict[int, ast.AST]
+    module: ast.Module
+    parents: dict[int, ast.AST] = field(default_factory=dict)
     scopes: dict[int, Scope] = field(default_factory=dict)
+    known: set[int] = field(default_factory=set)
+    """Positions of the statements of the module whose parents are known."""
 
     def let_go(self) -> None:
         """Forgets the scopes, which know this tree; see ``Facts.let_go``."""
@@ -43,14 +46,30 @@ class Tree:
         self.parents.clear()
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        return self.parents.get(id(node))
+        """The node that holds *node*; None for the module, and for a node that is not of its tree."""
+        found = self.parents.get(id(node))
+        if found is None and node is not self.module:
+            line = getattr(node, "lineno", None)
+            for position, statement in enumerate(self.module.body):
+                if position not in self.known and (line is None or stands_on(statement, line)):
+                    self._learn(position)
+            found = self.parents.get(id(node))
+        return found
+
+    def _learn(self, position: int) -> None:
+        self.known.add(position)
+        statement = self.module.body[position]
+        self.parents[id(statement)] = self.module
+        for node in walk(statement):
+            for child in children(node):
+                self.parents[id(child)] = node
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around *node*, nearest first."""
-        current = self.parents.get(id(node))
+        current = self.parent(node)
         while current is not None:
             yield current
-            current = self.parents.get(id(current))
+            current = self.parent(current)
 
     def inside(self, node: ast.AST, outer: ast.AST) -> bool:
         return node is outer or any(item is outer for item in self.ancestors(node))
@@ -77,12 +96,15 @@ def tree_of(facts: Facts) -> Tree:
     known = facts.memo.get("parents")
     if not isinstance(known, Tree):
         assert facts.tree is not None
-        parents: dict[int, ast.AST] = {}
-        for node in walk(facts.tree):
-            for child in children(node):
-                parents[id(child)] = node
-        known = facts.memo["parents"] = Tree(parents)
+        known = facts.memo["parents"] = Tree(facts.tree)
     return known
+
+
+def stands_on(statement: ast.stmt, line: int) -> bool:
+    """True where a statement, with its decorators, takes up a line."""
+    decorators = getattr(statement, "decorator_list", None)
+    first = decorators[0].lineno if decorators else statement.lineno
+    return first <= line <= (statement.end_lineno or first)
 
 
 def position(node: ast.AST) -> tuple[int, int]:
