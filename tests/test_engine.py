@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kvlint import engine, lint, triggers
+from kvlint import engine, lint, triggers, workers
 from kvlint.cache import Cache, default_folder
 from kvlint.config import Overrides, Resolver
 from kvlint.discovery import discover
@@ -75,15 +77,15 @@ def test_workers_find_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch
         write(f"m{number:02}.py", STALE * (number % 4) + "# DynamicCache\n")
     one = run(jobs=1, use_cache=False)
     started: list[int] = []
-    original = engine.execute_in_pool
+    original = workers.execute_in_pool
 
-    def note(jobs: list[Job], order: list[int], workers: int) -> object:
-        started.append(workers)
-        return original(jobs, order, workers)
+    def note(batches: Iterator[list[Job]], count: int, codes: frozenset[str]) -> object:
+        started.append(count)
+        return original(batches, count, codes)
 
-    monkeypatch.setattr(engine, "PARALLEL_BYTES", 100)
-    monkeypatch.setattr(engine, "BATCH_BYTES", 0)
-    monkeypatch.setattr(engine, "execute_in_pool", note)
+    monkeypatch.setattr(workers, "PARALLEL_BYTES", 100)
+    monkeypatch.setattr(workers, "BATCH_BYTES", 0)
+    monkeypatch.setattr(workers, "execute_in_pool", note)
     two = run(jobs=2, use_cache=False)
     assert started == [2]
     assert one.results == two.results
@@ -91,7 +93,7 @@ def test_workers_find_the_same_in_the_same_order(monkeypatch: pytest.MonkeyPatch
 
 
 def test_little_work_starts_no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "execute_in_pool", lambda *_: pytest.fail("workers for a handful of bytes"))
+    monkeypatch.setattr(workers, "execute_in_pool", lambda *_: pytest.fail("workers for a handful of bytes"))
     write("a.py", STALE)
     write("b.py", STALE)
     assert len(found(run(jobs=2))) == 2
@@ -107,9 +109,9 @@ def die(job: Job) -> Result:
 def test_a_worker_that_dies_costs_its_file_only(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a.py", "b.py", "c.py"):
         write(name, STALE)
-    monkeypatch.setattr(engine, "PARALLEL_BYTES", 100)
-    monkeypatch.setattr(engine, "BATCH_BYTES", 0)
-    monkeypatch.setattr(engine, "work", die)
+    monkeypatch.setattr(workers, "PARALLEL_BYTES", 100)
+    monkeypatch.setattr(workers, "BATCH_BYTES", 0)
+    monkeypatch.setattr(workers, "work", die)
     outcome = run(jobs=2, use_cache=False)
     assert found(outcome) == [("a.py", 4, "KV204"), ("c.py", 4, "KV204")]
     faults = [fault for result in outcome.results for fault in result.faults]
@@ -253,18 +255,15 @@ def test_entries_of_other_settings_are_kept_up_to_a_limit(monkeypatch: pytest.Mo
 
 
 def test_what_the_screen_said_is_kept_for_the_content(monkeypatch: pytest.MonkeyPatch, parsed: list[str]) -> None:
-    from kvlint import screen
-
     monkeypatch.setattr(engine, "REMEMBERED_FILES", 1)
     asked: list[bytes] = []
-    original = screen.candidates
+    original = engine.screen_bytes
 
-    def note(data: bytes, codes: frozenset[str], path: str, *releases: int) -> frozenset[str]:
-        if not releases:
-            asked.append(data)
-        return original(data, codes, path, *releases)
+    def note(data: bytes, *rest: Any) -> str:
+        asked.append(data)
+        return original(data, *rest)
 
-    monkeypatch.setattr(screen, "candidates", note)
+    monkeypatch.setattr(engine, "screen_bytes", note)
     write("a.py", STALE)
     write("b.py", "x = 1\n")
     write("c.py", "x = 1  # kvlint: ignore[KV204]\n")

@@ -36,7 +36,9 @@ def test_same_nodes(source: str) -> None:
     assert walk(tree) == [node for node in ast.walk(tree) if not isinstance(node, UNPLACED)]
 
 
-@pytest.mark.parametrize("path", sorted(Path(__file__).parent.parent.glob("kvlint/analysis/*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parent.parent.glob("kvlint/analysis/*.py")), ids=lambda p: p.stem
+)
 def test_children(path: Path) -> None:
     tree = parsed(path.read_text(encoding="utf-8"))
     nodes = walk(tree)
