@@ -12,31 +12,20 @@ time and nothing else.
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvlint.fingerprint import digest, own_fingerprint
+from kvlint.folders import cache_folder
 from kvlint.writing import write_atomically
 
 if TYPE_CHECKING:
-    from kvlint.lint import Job, Result
+    from kvlint.jobs import Job, Result
 
 T = TypeVar("T")
 
 MAX_ENTRIES = 20_000
 FORMAT = 1
-
-
-def default_folder() -> str:
-    """Where the platform keeps caches, as platformdirs has it (whose import would cost more than reading the cache)."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~\\AppData\\Local")
-        return os.path.join(base, "kvlint", "Cache")
-    if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Caches/kvlint")
-    base = os.environ.get("XDG_CACHE_HOME", "")  # a relative one counts as none, says its specification
-    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.cache"), "kvlint")
 
 
 def key_of(job: Job, timeline: str) -> str:
@@ -73,7 +62,7 @@ class Cache:
         import json
 
         name = f"{digest(project.encode('utf-8', 'surrogateescape'))}.json"
-        cache = Cache(os.path.join(folder or default_folder(), name), f"{own_fingerprint()} {FORMAT}")
+        cache = Cache(os.path.join(folder or cache_folder(), name), f"{own_fingerprint()} {FORMAT}")
         try:
             with open(cache.path, "rb") as file:
                 stored = json.loads(file.read())
@@ -101,7 +90,7 @@ class Cache:
     def get(self, job: Job, content: str, timeline: str) -> Result | None:
         """The stored result of *job* for a file whose digest is *content*."""
         from kvlint.diagnostics import Diagnostic
-        from kvlint.lint import Result
+        from kvlint.jobs import Result
 
         key = key_of(job, timeline)
         entry = self.entries.get(key)

@@ -248,7 +248,7 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
     outcome = run(found.files, options, stdin)
     faults: list[str] = []
     if internal := [fault for result in outcome.results for fault in result.faults]:
-        from kvlint.lint import worded_faults
+        from kvlint.jobs import worded_faults
 
         faults += worded_faults(internal)
     faults += [f"{problem.path}: {problem.message}" for problem in found.problems]

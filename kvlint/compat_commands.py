@@ -56,8 +56,9 @@ def compat(paths: tuple[str, ...], **options: Any) -> int:
     For every release: how many uses break, and how many run and are silently wrong. Deprecated and wasteful ones work.
     """
     from kvlint.compat import compatibility, union
-    from kvlint.lint import the_timeline, worded_faults
+    from kvlint.jobs import worded_faults
     from kvlint.targets import matching
+    from kvlint.timeline import the_timeline
 
     if "-" in paths:
         raise UsageProblem("compat reads files and folders, not standard input")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kvlint.config import Settings
 from kvlint.discovery import FoundFile
 from kvlint.fingerprint import digest
+from kvlint.roots import project_root
 from kvlint.screen import PYTHON
 from kvlint.selection import UNUSED_SUPPRESSION
 from kvlint.triggers import table
@@ -23,7 +24,7 @@ from kvlint.workers import execute
 if TYPE_CHECKING:
     from kvlint.cache import Cache
     from kvlint.findings import Applicability
-    from kvlint.lint import Job, Result
+    from kvlint.jobs import Job, Result
     from kvlint.releases import ReleaseSet
     from kvlint.targets import Target
 
@@ -80,8 +81,8 @@ class Targets:
 
     def of(self, settings: Settings, folder: str) -> Target:
         """The target of the files in *folder*. Raises UsageProblem where the settings ask for none that is known."""
-        from kvlint.lint import the_timeline
         from kvlint.targets import resolve
+        from kvlint.timeline import the_timeline
 
         key = self._key(settings, folder)
         if key not in self.known:
@@ -99,20 +100,9 @@ class Targets:
 
     def timeline_length(self) -> int:
         """The number of releases that the timeline knows."""
-        from kvlint.lint import the_timeline
+        from kvlint.timeline import the_timeline
 
         return len(the_timeline().releases)
-
-
-@cache
-def project_root(folder: str) -> str | None:
-    """The root of the project that *folder* lies in."""
-    from kvlint.analysis.project import ROOT_MARKERS
-
-    if any(os.path.exists(os.path.join(folder, marker)) for marker in ROOT_MARKERS):
-        return folder
-    parent = os.path.dirname(folder)
-    return None if parent == folder else project_root(parent)
 
 
 def shown_path(path: str, cwd: str) -> str:
@@ -170,7 +160,8 @@ def screen(
             with open(file.path, "rb", buffering=0) as handle:
                 data = handle.read()
         except OSError as problem:
-            from kvlint.lint import Job, unreadable
+            from kvlint.jobs import Job
+            from kvlint.lint import unreadable
             from kvlint.releases import NO_RELEASE
 
             job = Job(file.path, shown_path(file.path, options.cwd), codes, frozenset(), NO_RELEASE)
@@ -237,7 +228,7 @@ def in_use(codes: frozenset[str], asked: frozenset[str]) -> frozenset[str]:
 
 
 def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
-    from kvlint.lint import FixRequest, Job
+    from kvlint.jobs import FixRequest, Job
 
     settings = candidate.file.settings
     return Job(
@@ -289,7 +280,7 @@ class Stores:
 
 
 def timeline_fingerprint() -> str:
-    from kvlint.lint import the_timeline
+    from kvlint.timeline import the_timeline
 
     return the_timeline().fingerprint
 

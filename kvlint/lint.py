@@ -9,20 +9,21 @@ import ast
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlint import suppression
 from kvlint.diagnostics import Diagnostic, Placer
-from kvlint.errors import UsageProblem
-from kvlint.findings import Applicability, Category, Finding
+from kvlint.findings import Category, Finding
 from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
-from kvlint.releases import ReleaseSet
+from kvlint.jobs import Fault, FixRequest, Job, Result
+from kvlint.roots import find_root
 from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION
 from kvlint.source import PROSE, EditError, Region, Source, SourceError, apply_region_edits
 from kvlint.source import parse as parse_source
+from kvlint.timeline import the_timeline
 
 if TYPE_CHECKING:
     from kvlint.analysis.facts import Facts
@@ -31,80 +32,6 @@ if TYPE_CHECKING:
 
 SIZE_LIMIT = 10_000_000
 """Bytes of the largest file that is parsed."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixRequest:
-    """Which fixes a run applies: by applicability, by rule, and not those of kinds of findings that are *hidden*."""
-
-    allowed: frozenset[Applicability]
-    fixable: frozenset[str]
-    hidden: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One file to lint. *path* is absolute, *shown* is what reports call it; *data* replaces the file's bytes.
-
-    *codes* are the rules in use, *triggered* those of them that could fire on these bytes.
-    """
-
-    path: str
-    shown: str
-    codes: frozenset[str]
-    triggered: frozenset[str]
-    target: ReleaseSet
-    fix: FixRequest | None = None
-    fix_docstrings: bool = False
-    use_suppressions: bool = True
-    with_fixes: bool = True
-    data: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """An internal error: in which part, on which file, and what happened."""
-
-    part: str
-    shown: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"internal error in {self.part} on {self.shown}: {self.detail}; please report it"
-
-
-def worded_faults(faults: Iterable[Fault]) -> list[str]:
-    """One line for each kind of internal error, however many files it befell."""
-    kinds: dict[tuple[str, str], list[Fault]] = {}
-    for fault in faults:
-        kinds.setdefault((fault.part, fault.detail), []).append(fault)
-    lines = []
-    for alike in kinds.values():
-        more = len({fault.shown for fault in alike}) - 1
-        also = f" (and {more:,} other file{'' if more == 1 else 's'})" if more else ""
-        lines.append(str(Fault(alike[0].part, alike[0].shown + also, alike[0].detail)))
-    return lines
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What came of one file.
-
-    *original* and *fixed* are the bytes before and after, *fixed* None where nothing was changed; *applied* counts the
-    findings resolved by fixes, by code. *notices* are remarks of one line each.
-    *digest* is that of the bytes that were linted, *dependencies* the other files that decided something.
-    """
-
-    shown: str
-    path: str
-    diagnostics: tuple[Diagnostic, ...]
-    original: bytes = b""
-    fixed: bytes | None = None
-    applied: tuple[tuple[str, int], ...] = ()
-    notices: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    digest: str = ""
-    dependencies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,22 +181,9 @@ def checked(job: Job, facts: Facts) -> Found:
         return Found(findings, tuple(faults), dependencies, complete=False)
 
 
-@cache
-def the_timeline() -> Timeline:
-    """The timeline, read once in each process. Raises UsageProblem where it is missing or damaged."""
-    from kvlint.timeline import load
-
-    try:
-        return load()
-    except ValueError as problem:
-        raise UsageProblem(str(problem)) from None
-
-
 @lru_cache(maxsize=64)
 def root_of(folder: Path) -> Path | None:
     """The root of the project that holds the files of *folder*."""
-    from kvlint.analysis.project import find_root
-
     return find_root(folder / "file")
 
 

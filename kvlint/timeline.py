@@ -12,10 +12,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import update_wrapper
+from functools import cache, update_wrapper
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from kvlint.errors import UsageProblem
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 _T = TypeVar("_T")
@@ -840,3 +841,12 @@ def load(packaged: Path | None = None, overlay: Path | None = None) -> Timeline:
 
     data = read(packaged, overlay)
     return Timeline(data.decode("utf-8"), digest(data))
+
+
+@cache
+def the_timeline() -> Timeline:
+    """The timeline, read once in each process. Raises UsageProblem where it is missing or damaged."""
+    try:
+        return load()
+    except ValueError as problem:
+        raise UsageProblem(str(problem)) from None

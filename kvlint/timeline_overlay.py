@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvlint.folders import data_folder
+
 if TYPE_CHECKING:
     from kvlint.timeline_build import Record
 
@@ -24,11 +26,7 @@ BASE = "merged.base"
 def folder() -> Path:
     """The folder of learnt releases; the environment variable KVLINT_DATA_DIR replaces the user's data folder."""
     given = os.environ.get("KVLINT_DATA_DIR")
-    if given:
-        return Path(given) / "timeline"
-    import platformdirs
-
-    return platformdirs.user_data_path("kvlint") / "timeline"
+    return Path(given or data_folder()) / "timeline"
 
 
 def digest(data: bytes) -> str:

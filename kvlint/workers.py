@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
     from multiprocessing.context import BaseContext
 
-    from kvlint.lint import Job, Result
+    from kvlint.jobs import Job, Result
 
 PARALLEL_BYTES = 300_000
 """Worker processes are started for more than this many bytes of files that the screen let pass."""
@@ -172,7 +172,7 @@ def execute_one_by_one(jobs: Iterable[Job], context: BaseContext) -> Iterator[tu
     """Lints in one worker process, replaced when a file has killed it; that file gets an error."""
     from concurrent.futures.process import BrokenProcessPool
 
-    from kvlint.lint import Fault, Result
+    from kvlint.jobs import Fault, Result
 
     waiting = list(jobs)
     while waiting:
@@ -201,7 +201,7 @@ def import_before_fork(codes: frozenset[str]) -> None:
 
     for code in sorted(codes):
         checks.check(code)
-    kvlint.lint.the_timeline()
+    kvlint.timeline.the_timeline()
     assert analysis is not None
 
 

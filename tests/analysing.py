@@ -13,10 +13,10 @@ from kvlint.analysis.project import Project
 from kvlint.carriers.regions import edited
 from kvlint.findings import Finding
 from kvlint.fixing import MAX_ROUNDS, allowed_applicabilities, choose, merged_edits
-from kvlint.lint import the_timeline
 from kvlint.releases import ReleaseSet
 from kvlint.rulebook import MARKER
 from kvlint.source import parse, position
+from kvlint.timeline import the_timeline
 
 OURS = frozenset(check.code for check in checks.all_checks() if check.code[:3] in ("KV1", "KV2"))
 

@@ -6,7 +6,7 @@ import pytest
 from analysing import expect, fixed, lint, releases
 
 from kvlint.findings import Applicability, Category
-from kvlint.lint import the_timeline
+from kvlint.timeline import the_timeline
 
 EVERY = ">=4.36"
 

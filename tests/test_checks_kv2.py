@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from analysing import expect, lint
 
-from kvlint.lint import the_timeline
+from kvlint.timeline import the_timeline
 
 EVERY = ">=4.36"
 HEAD = """\

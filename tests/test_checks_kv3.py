@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from analysing import fixed, lines, lint, split_marks
 
-from kvlint.lint import the_timeline
+from kvlint.timeline import the_timeline
 
 NEW = ">=5.24"
 WIDE = ">=4.48"

@@ -15,8 +15,8 @@ from kvlint.analysis.project import Project
 from kvlint.analysis.values import Config, Model
 from kvlint.checks.kv404_quantized_cache_on_sliding_model import families, other_layers
 from kvlint.findings import Finding
-from kvlint.lint import the_timeline
 from kvlint.source import parse
+from kvlint.timeline import the_timeline
 
 EVERY = ">=4.36"
 NEW = ">=5.24"

@@ -20,8 +20,8 @@ from kvlint.diagnostics import Diagnostic
 from kvlint.discovery import discover
 from kvlint.engine import Options, run
 from kvlint.findings import Category
-from kvlint.lint import the_timeline
 from kvlint.releases import ReleaseSet
+from kvlint.timeline import the_timeline
 
 RELEASES = ("4.1.0", "4.1.1", "4.2.0", "5.0.0", "5.0.1", "5.1.0")
 EVERY = ReleaseSet.span(0, 5)

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from kvlint import engine, lint, triggers, workers
-from kvlint.cache import Cache, default_folder
+from kvlint.cache import Cache
 from kvlint.config import Overrides, Resolver
 from kvlint.discovery import discover
 from kvlint.engine import Options, Run
 from kvlint.fixing import allowed_applicabilities
-from kvlint.lint import Fault, Job, Result
+from kvlint.folders import cache_folder
+from kvlint.jobs import Fault, Job, Result
 from kvlint.releases import ReleaseSet
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
@@ -219,7 +220,7 @@ def test_an_upgrade_of_kvlint_or_its_timeline_forgets_everything(
 def test_a_damaged_cache_is_an_empty_one(parsed: list[str], damage: bytes | None) -> None:
     write("a.py", STALE)
     run()
-    (path,) = Path(default_folder()).iterdir()
+    (path,) = Path(cache_folder()).iterdir()
     if damage is None:
         stored = json.loads(path.read_bytes())
         stored["entries"] = {key: [entry[0], [[1, 2]], 7] for key, entry in stored["entries"].items()}
@@ -250,7 +251,7 @@ def test_entries_of_other_settings_are_kept_up_to_a_limit(monkeypatch: pytest.Mo
     write("a.py", STALE)
     for target in ("5.1", "5.2", "5.3"):
         run(target=target)
-    (path,) = Path(default_folder()).iterdir()
+    (path,) = Path(cache_folder()).iterdir()
     assert len(json.loads(path.read_bytes())["entries"]) == 2
 
 

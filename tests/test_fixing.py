@@ -14,7 +14,8 @@ from kvlint import lint
 from kvlint.carriers.regions import Region, edited
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.fixing import allowed_applicabilities, choose, collides, merged_edits
-from kvlint.lint import FixRequest, Found, Job, Result
+from kvlint.jobs import FixRequest, Job, Result
+from kvlint.lint import Found
 from kvlint.releases import ReleaseSet
 from kvlint.writing import write_atomically
 

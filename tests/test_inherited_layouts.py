@@ -11,8 +11,8 @@ from kvlint.analysis import analyse
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.project import Project
 from kvlint.cli import main
-from kvlint.lint import the_timeline
 from kvlint.source import parse, position
+from kvlint.timeline import the_timeline
 
 HEADS_FIRST = """import torch
 from torch import nn

@@ -17,9 +17,11 @@ from kvlint.analysis.positions import LineIndex
 from kvlint.checks import all_checks
 from kvlint.errors import UsageProblem
 from kvlint.findings import Applicability
-from kvlint.lint import FixRequest, Job, Result, lint, parses, the_timeline
+from kvlint.jobs import FixRequest, Job, Result
+from kvlint.lint import lint, parses
 from kvlint.screen import candidates
 from kvlint.source import Region
+from kvlint.timeline import the_timeline
 
 HEAD = "from transformers import DynamicCache\npast = DynamicCache()\n"
 CODES = frozenset(check.code for check in all_checks()) | {"KV000", "KV900"}

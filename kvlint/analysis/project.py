@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlint.releases import ReleaseSet
+from kvlint.roots import find_root
 
 if TYPE_CHECKING:
     from kvlint.analysis.evaluate import Walk
 
-ROOT_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 MAX_MODULE_BYTES = 2_000_000
 DECIDING = (b"past_key_value", b"split_heads", b"transpose(1, 2)", b"permute(0, 2, 1, 3)")
 """A cache, or a helper that lays out heads."""
@@ -98,14 +98,6 @@ class Project:
             if kept <= KEPT_BYTES:
                 break
             kept -= self.walks.pop(key)[1]
-
-
-def find_root(path: Path) -> Path | None:
-    """The nearest folder above *path* that holds a root marker."""
-    for folder in path.resolve().parents:
-        if any((folder / marker).exists() for marker in ROOT_MARKERS):
-            return folder
-    return None
 
 
 def existing_module(folder: Path, module: str) -> Path | None:
