@@ -699,7 +699,7 @@ class Calls(Expressions):
             merged = value if known is None else join(known, value)
             if merged != known:
                 info.arguments[name] = merged
-                if teaches(merged, ()):
+                if any(isinstance(atom, LESSONS) for atom in merged):
                     self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]

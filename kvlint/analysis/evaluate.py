@@ -16,6 +16,8 @@ from typing import Any
 
 from kvlint.analysis.annotations import Annotations
 from kvlint.analysis.calls import LESSONS, teaches
+from kvlint.analysis.expressions import ITERATED as CACHES
+from kvlint.analysis.expressions import holds
 from kvlint.analysis.facts import (
     AssignUse,
     AttributeUse,
@@ -121,6 +123,7 @@ class Walk(Annotations):
         self._handlers = {}
         self._executors: dict[type[ast.stmt], Callable[[Any, Flow], Flow | None]] = {}
         self._closures: dict[int, Flow] = {}
+        self._walked: set[int] = set()
         self._loop_depth = 0
         self._breaks: list[list[Flow]] = []
         self._missing: list[ReleaseSet | None] = []
@@ -136,6 +139,26 @@ class Walk(Annotations):
         """Walks the module's statements, then its functions until nothing new is learnt."""
         self.survey_imports()
         self.run_module()
+        self._walk_speaking()
+        for _ in range(MAX_ROUNDS - 1):
+            changed, self.changed = self.changed, set()
+            names = self._names_of_caches()
+            again = [
+                info for info in self.functions if self._concerned(info, changed) or self._meets_cache(info, names)
+            ]
+            module_again = ("reader", MODULE) in changed
+            if not again and not module_again:
+                break
+            self._drop_facts([*again, None] if module_again else again)
+            if module_again:
+                self.module_flow = Flow({}, self.target)
+                self.run_module()
+            for info in again:
+                self.run_function(info)
+
+    def _walk_speaking(self) -> None:
+        """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they
+        read, and after them those that are found inside of others meanwhile."""
         speaking = [info for info in self.functions if self._speaks_of_caches(info)]
         classes = {id(cls) for info in speaking if info.owner is not None for cls in info.owner.ancestors()}
         first = {
@@ -156,18 +179,23 @@ class Walk(Annotations):
                 wanted = id(info) in later
             if wanted:
                 self.run_function(info)
-        for _ in range(MAX_ROUNDS - 1):
-            changed, self.changed = self.changed, set()
-            again = [info for info in self.functions if self._concerned(info, changed)]
-            module_again = ("reader", MODULE) in changed
-            if not again and not module_again:
-                break
-            self._drop_facts([*again, None] if module_again else again)
-            if module_again:
-                self.module_flow = Flow({}, self.target)
-                self.run_module()
-            for info in again:
-                self.run_function(info)
+
+    def _names_of_caches(self) -> set[str]:
+        """Names of the module, of attributes and of functions that hold or return a cache, whatever they are called."""
+        known = [(name, value) for cls in self.classes for name, value in cls.attributes.items()]
+        known += [(info.name, info.returns) for info in self.functions]
+        known += [(name, value) for name, value in self.module_flow.names.items() if type(value) is not Later]
+        return {name for name, value in known if holds(value, CACHES)}
+
+    def _meets_cache(self, info: FunctionInfo, names: set[str]) -> bool:
+        """True for a function that has not been walked, because it does not speak of caches, and that uses such a name."""
+        if id(info) in self._walked:
+            return False
+        words = self.telling.all_words(info.node)
+        closure = self._closures.get(id(info.node)) if info.parent is not None else None
+        return not names.isdisjoint(words) or (
+            closure is not None and any(holds(closure.names.get(word, ()), CACHES) for word in words)
+        )
 
     def _speaks_of_caches(self, info: FunctionInfo) -> bool:
         """False for a function that can meet a cache only through what it is given; it is walked once that is known."""
@@ -400,7 +428,7 @@ class Walk(Annotations):
     def _exec_If(self, node: ast.If, flow: Flow) -> Flow | None:
         when_true: Flow | None = flow
         when_false: Flow | None = flow.copy()
-        if not self.telling.decides_nothing(node.test, flow):
+        if not self.telling.decides_nothing(node.test, flow, self.module_flow):
             when_true, when_false = self.branch(node.test, flow, node)
         typing_only = self._typing_only
         self._typing_only = typing_only or is_type_checking(node.test)
@@ -762,6 +790,7 @@ class Walk(Annotations):
 
     def run_function(self, info: FunctionInfo) -> None:
         """Walks one function with what is known of its parameters."""
+        self._walked.add(id(info))
         outer = (self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks)
         self._function, self._owner, self._caught, self._in_class_body = (
             info,

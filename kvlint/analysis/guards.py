@@ -243,8 +243,8 @@ class Guards(Calls):
         kept = tuple(atom for atom in value if not isinstance(atom, NoneValue))
         nothing = tuple(atom for atom in value if isinstance(atom, NoneValue))
         if path:
-            if kept != value:
-                some.narrow(path, kept)
+            if kept != value or (kept and path.isidentifier() and path not in some.names):
+                some.narrow(path, kept)  # also a name of the module: after both branches it may be either
             if kept:
                 self._narrow_releases(some, kept)
             none.narrow(path, nothing or (NoneValue(),))

@@ -70,12 +70,16 @@ class Telling:
         if name not in self.names and self.interesting(value):
             self.names.add(name)
 
+    def all_words(self, node: ast.stmt | ast.expr) -> frozenset[str]:
+        """The words on the lines of a node."""
+        start, end = self.index.line_start(node.lineno), self.index.line_end(node.end_lineno or node.lineno)
+        return frozenset(WORD.findall(self.text, start, end))
+
     def words(self, node: ast.stmt | ast.expr) -> frozenset[str] | None:
         """The words on the lines of a node; None where one of them means something by itself."""
         known = self._words.get(id(node), UNREAD)
         if known is UNREAD:
-            start, end = self.index.line_start(node.lineno), self.index.line_end(node.end_lineno or node.lineno)
-            words = frozenset(WORD.findall(self.text, start, end))
+            words = self.all_words(node)
             known = self._words[id(node)] = None if any(map(is_telling, words)) else words
         return known
 
@@ -91,11 +95,13 @@ class Telling:
                 return False
         return self.names.isdisjoint(words)
 
-    def decides_nothing(self, test: ast.expr, flow: Flow) -> bool:
-        """True for a dull condition that could go either way: nothing in it is known for certain."""
-        names = flow.names
+    def decides_nothing(self, test: ast.expr, flow: Flow, outer: Flow) -> bool:
+        """True for a dull condition that could go either way: nothing in it is known for certain.
+
+        Names that the flow does not know have the values of the *outer* one, the module's.
+        """
         for word in self.words(test) or ():
-            value = names.get(word)
+            value = flow.names.get(word) or outer.names.get(word)
             if value is not None and value is not UNKNOWN and not any(isinstance(atom, Unknown) for atom in value):
                 return False
         return self.dull(test, flow)
