@@ -645,8 +645,12 @@ class Timeline:
 
     @_remembered
     def class_kind(self, qualified: str) -> str | None:
-        """Of a class in a modeling file: ``model``, ``layer``, ``attention``, ``output`` or ``other``; else None."""
+        """Of a class in a modeling file: ``model``, ``layer``, ``attention``, ``output`` or ``other``; else None.
+
+        ``registry`` for a dict from which the models of the file pick the class of their attention or layers.
+        """
         letters = {"g": "model", "m": "model", "l": "layer", "a": "attention", "o": "output", "x": "other"}
+        letters["r"] = "registry"
         for _, symbol in self._resolved(_symbol(qualified)):
             for _, value in self._itself(symbol):
                 if "|" in value:
@@ -672,6 +676,19 @@ class Timeline:
             inherited = self._generating(qualified_class) - _union(tuple(found))
             for rs, signature in self.signatures(f"transformers.{_MIXIN}", method):
                 found.append((rs & inherited, _cache_names(signature)))
+        return _regrouped(found)
+
+    @_remembered
+    def held_classes(self, qualified: str) -> Dated[tuple[str, ...]]:
+        """Qualified names of the classes in a registry (see ``class_kind``) by release; empty for anything else."""
+        found: list[tuple[ReleaseSet, tuple[str, ...]]] = []
+        for rs, symbol in self._resolved(_symbol(qualified)):
+            for valid, value in self._itself(symbol):
+                held = _part(value, "holds(") if value.startswith("r|") else None
+                if held is not None:
+                    module = symbol.rpartition(".")[0]
+                    names = held.rstrip(")").split(", ")
+                    found.append((rs & valid, tuple(f"transformers.{module}.{name}" for name in names)))
         return _regrouped(found)
 
     @_remembered

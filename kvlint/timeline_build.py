@@ -23,7 +23,8 @@ A target with a leading dot lies in transformers, one without lies elsewhere. Cl
 than caches are reduced to one string a class:
 ``kind^|forward(cache keywords)|forward!renames|has(private hooks)|flags``, with the kinds ``g`` (a model with
 ``generate``), ``m`` (another model), ``l`` (layer), ``a`` (attention), ``o`` (output) and ``x`` (other, also a
-function), and ``^`` where the class is exported at the top level.
+function), and ``^`` where the class is exported at the top level. A dict from which a model picks the class of its
+attention or layers (``LLAMA_ATTENTION_CLASSES``) has the kind ``r``: ``r|holds(class, class)``.
 """
 
 from __future__ import annotations
@@ -691,7 +692,30 @@ def _model_file(tree: ast.Module, module: str) -> FileFacts:
             reduced = _reduced_class(statement, ancestors[statement.name])
             if reduced is not None:
                 models[statement.name] = reduced
+    models.update(_registries(tree, models))
     return FileFacts(symbols, models, _exported(tree))
+
+
+def _registries(tree: ast.Module, models: Mapping[str, str]) -> dict[str, str]:
+    """Constants that are dicts of classes, where one of these is an attention module or layer that takes a past."""
+    found: dict[str, str] = {}
+    for statement in _flat(tree.body):
+        if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict)):
+            continue
+        target, values = statement.targets[0], statement.value.values
+        names = list(dict.fromkeys(value.id for value in values if isinstance(value, ast.Name)))
+        if not (isinstance(target, ast.Name) and target.id.isupper() and names):
+            continue
+        taken = (_forward_names(models.get(name, "")) for name in names)
+        if all(isinstance(value, ast.Name) for value in values) and any(item & _PAST_KEYWORDS for item in taken):
+            found[target.id] = f"r|holds({', '.join(names)})"
+    return found
+
+
+def _forward_names(value: str) -> set[str]:
+    """Cache keywords of ``forward`` of a reduced layer or attention class."""
+    forward = re.search(r"\|forward\(([^)]*)\)", value)
+    return set(forward[1].split(", ")) if forward and value[0] in "la" else set()
 
 
 def _is_cache_class(node: ast.ClassDef, bases: Sequence[str], symbols: Mapping[str, object], module: str) -> bool:

@@ -197,3 +197,20 @@ def test_releases_of_the_target_alone_count() -> None:
     (finding,) = lint("from transformers import HybridCache\n", ">=4.56,<5.3")
     assert finding.releases == releases(">=5.0,<5.3")
     assert "from 5.0.0" in finding.message
+
+
+def test_registries_of_attention_classes_are_dated() -> None:
+    module = "transformers.models.llama.modeling_llama"
+    dates = ("4.48.0-5.24.0",)
+    assert said(f"from {module} import LLAMA_ATTENTION_CLASSES\nLLAMA_ATTENTION_CLASSES['eager'] = 1\n") == [
+        ("KV103", dates)
+    ]
+    text = "from transformers.models.llama import modeling_llama\nmodeling_llama.LLAMA_ATTENTION_CLASSES['eager'] = A\n"
+    (found,) = lint(text, EVERY)
+    assert (found.code, the_timeline().ranges(found.releases)) == ("KV103", dates)
+    assert "`modeling_llama.LlamaAttention = ...`" in found.help
+    text = "from transformers.models.falcon.modeling_falcon import FALCON_ATTENTION_CLASSES\n"
+    assert said(text) == []
+    (early,) = lint("from transformers.models.glm.modeling_glm import GLM_ATTENTION_CLASSES\n", "==4.45.0")
+    assert early.help == ""
+    assert said("from transformers.models.clip.modeling_clip import CLIP_ATTENTION_CLASSES\n") == []

@@ -436,6 +436,67 @@ def test_renaming_the_keyword(target: str, call: str, after: str | None) -> None
     assert fixed(HEAD + call + "\n", target, codes=["KV304"]) == HEAD + (after or call) + "\n"
 
 
+REGISTERED = """from torch import nn
+from transformers.models.jamba import modeling_jamba
+from transformers.models.jamba.modeling_jamba import ALL_DECODER_LAYER_TYPES
+import transformers
+
+
+class Mine(nn.Module):
+    def forward(self, hidden_states, alibi, attention_mask, PARAMETERS):  MARK
+        return hidden_states
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        'modeling_jamba.ALL_DECODER_LAYER_TYPES["attention"] = Mine',
+        'ALL_DECODER_LAYER_TYPES["attention"] = Mine',
+        'ALL_DECODER_LAYER_TYPES.update({"attention": Mine, "mamba": Mine})',
+        "ALL_DECODER_LAYER_TYPES.update(attention=Mine)",
+        'transformers.models.jamba.modeling_jamba.ALL_DECODER_LAYER_TYPES["attention"] = Mine',
+        "for key in ALL_DECODER_LAYER_TYPES:\n    ALL_DECODER_LAYER_TYPES[key] = Mine",
+    ],
+)
+def test_class_in_a_registry_is_called_by_the_library(put: str) -> None:
+    text = REGISTERED + put + "\n"
+    old = text.replace("PARAMETERS", "layer_past=None, past_key_values=None, **kwargs")
+    expect("KV305", old.replace("MARK", "# KV305"))
+    both = text.replace("PARAMETERS", "layer_past=None, cache=None, past_key_values=None, **kwargs")
+    expect("KV305", both.replace("MARK", ""))
+
+
+def test_registry_counts_where_it_is_there_and_reached() -> None:
+    llama = """import transformers
+from packaging.version import Version
+from transformers.models.llama import modeling_llama
+
+
+class Mine:
+    def forward(self, hidden_states, past_key_values=None, **kwargs):
+        return hidden_states
+
+
+"""
+    put = 'modeling_llama.LLAMA_ATTENTION_CLASSES["eager"] = Mine\n'
+    assert ranges("KV305", llama + put) == [("silent", ("4.36.0-4.47.1",))]
+    assert ranges("KV305", llama + put, NEW) == []
+    guarded = f'if Version(transformers.__version__) < Version("4.40"):\n    {put}'
+    assert ranges("KV305", llama + guarded) == [("silent", ("4.36.0-4.39.3",))]
+    own = 'MY_ATTENTION_CLASSES = {}\nMY_ATTENTION_CLASSES["eager"] = Mine\n'
+    assert ranges("KV305", llama + own) == []
+
+
+def test_class_in_two_registries_is_called_by_both() -> None:
+    text = REGISTERED.replace("MARK", "").replace("PARAMETERS", "past_key_value=None, **kwargs")
+    text += "from transformers.models.llama.modeling_llama import LLAMA_ATTENTION_CLASSES\n"
+    text += 'LLAMA_ATTENTION_CLASSES["eager"] = Mine\nALL_DECODER_LAYER_TYPES["eager"] = Mine\n'
+    assert [category for category, _ in ranges("KV305", text, NEW)] == ["silent"]
+
+
 # -- KV306 to KV308 -------------------------------------------------------------------------------------------------
 
 OUT = "def f(model, ids, feeds):\n    out = model(ids, use_cache=True)\n"

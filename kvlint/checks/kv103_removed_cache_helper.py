@@ -49,6 +49,8 @@ class RemovedCacheHelper(Check):
         "CacheConfig",
         "CACHE",
         "_MAPPING",
+        "_CLASSES",
+        "_TYPES",
         "modeling_attn_mask_utils",
         "masking_utils",
         "mask",
@@ -60,7 +62,11 @@ class RemovedCacheHelper(Check):
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
         yield from missing_names(
-            timeline, lambda name: is_area(name, name.rpartition(".")[2]) and not timeline.is_cache_class(name)
+            timeline,
+            lambda name: (
+                (is_area(name, name.rpartition(".")[2]) or is_registry(timeline, name))
+                and not timeline.is_cache_class(name)
+            ),
         )
         hooks = {}
         for name in timeline.members(GENERATION_MIXIN):
@@ -106,7 +112,7 @@ class RemovedCacheHelper(Check):
             message,
             releases=reference.missing,
             life=life,
-            help=helper_hint(reference.qualified),
+            help=registry_hint(facts, reference) or helper_hint(reference.qualified),
             span=span,
         )
 
@@ -204,6 +210,8 @@ def mask_method_life(facts: Facts, use: AttributeUse) -> ReleaseSet:
 def in_area(facts: Facts, reference: SymbolReference) -> bool:
     """True for names of the modules that hold the cache code, by their own or their exported name."""
     short = reference.qualified.rpartition(".")[2]
+    if is_registry(facts.timeline, reference.qualified):
+        return True
     names = (reference.qualified, facts.timeline.canonical(reference.qualified) or "")
     return any(is_area(name, short) for name in names)
 
@@ -215,6 +223,23 @@ def is_area(name: str, short: str) -> bool:
         or (name.startswith(area + ".") and (area != GENERATION or GENERATION_NAMES.search(short) is not None))
         for area in AREAS
     )
+
+
+def is_registry(timeline: Timeline, name: str) -> bool:
+    """True for a dict in which models of transformers looked up the class of their attention or layers."""
+    in_model_file = name.startswith("transformers.models.") and name.rpartition(".")[2].isupper()
+    return in_model_file and timeline.class_kind(name) == "registry"
+
+
+def registry_hint(facts: Facts, reference: SymbolReference) -> str:
+    """What replaces the class of a registry that is gone; "" for any other name."""
+    held = facts.timeline.held_classes(reference.qualified)
+    if not held or reference.missing.newest < held[-1][0].newest:
+        return ""
+    module, _, cls = held[-1][1][0].rpartition(".")
+    if not reference.missing <= facts.timeline.importable(f"{module}.{cls}"):
+        return "models name the class of their layers directly now: put your own in its place in their module"
+    return f"models name the class directly now: `{module.rpartition('.')[2]}.{cls} = ...` before the model is built"
 
 
 def names_cache_class(facts: Facts, reference: SymbolReference) -> bool:

@@ -20,7 +20,7 @@ class AttentionThirdOutput(Check):
     triggers = ("Attention", "attn", "attention")
     also = (("forward",), ("return",))
     pattern = (
-        r"\.\s*forward\s*=(?!=)|\bsetattr\b|MethodType|\.\s*\w*Att\w*\s*=(?!=)|Att\w*\s+as\b|"
+        r"\.\s*forward\s*=(?!=)|_(?:CLASSES|TYPES)\b|\bsetattr\b|MethodType|\.\s*\w*Att\w*\s*=(?!=)|Att\w*\s+as\b|"
         r"\bclass\s+\w+\s*\([^)]*(?:[aA]tt|Block|Layer)"
     )
 
@@ -55,7 +55,7 @@ def two_outputs(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     """Releases on which the layer around the module unpacks two outputs."""
     families = attention_families()
     owner = item.info.owner
-    bases = owner.foreign_bases() if owner is not None else []
+    bases = [*(owner.foreign_bases() if owner is not None else ()), item.replaces]
     named = [base.split(".")[2] for base in bases if base.startswith("transformers.models.") and base.count(".") >= 4]
     if any(family in families.other for family in named):
         return ReleaseSet(0)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from kvlint.analysis.facts import AttributeUse, Facts, Place
+from kvlint.analysis.facts import AssignUse, AttributeUse, CallUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
 from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS
 from kvlint.analysis.nodes import walk
@@ -21,8 +21,10 @@ from kvlint.analysis.values import (
     ModelLayers,
     Symbol,
     Unknown,
+    Value,
     of_type,
 )
+from kvlint.analysis.values import Mapping as DictDisplay
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
@@ -54,7 +56,9 @@ class LibraryCalled:
     """The class belongs to an encoder family, whose forward mostly runs without a cache."""
     elsewhere: bool = False
     """The function is defined in another file of the project; here it is put in its place."""
-    patched: AttributeUse | None = field(default=None, compare=False)
+    patched: AttributeUse | AssignUse | CallUse | None = field(default=None, compare=False)
+    replaces: str = ""
+    """Qualified name of the class of transformers whose place the function's class takes, or of the dict it is put in."""
 
 
 def library_called(facts: Facts) -> list[LibraryCalled]:
@@ -64,7 +68,9 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
     found: dict[int, LibraryCalled] = {}
     for item in _outermost([*_methods(facts), *_patches(facts)], _hidden_patches(facts)):
         key = item.patched.node if item.elsewhere and item.patched is not None else item.info.node
-        found.setdefault(id(key), item)
+        known = found.setdefault(id(key), item)
+        if known.replaces and item.replaces not in ("", known.replaces):
+            found[id(key)] = replace(known, names=either(known.names, item.names))
     return sorted(found.values(), key=lambda item: item.place.statement.lineno)
 
 
@@ -81,6 +87,11 @@ def class_names(facts: Facts, qualified: str, method: str = "forward") -> dict[s
             if keyword in CACHE_PARAMETERS:
                 names[keyword] = names.get(keyword, NO_RELEASE) | releases
     return names
+
+
+def either(first: Mapping[str, ReleaseSet], second: Mapping[str, ReleaseSet]) -> dict[str, ReleaseSet]:
+    """The keywords of one function that is called in two places."""
+    return {name: first.get(name, NO_RELEASE) | second.get(name, NO_RELEASE) for name in {**first, **second}}
 
 
 def _methods(facts: Facts) -> Iterator[LibraryCalled]:
@@ -175,6 +186,7 @@ def _calls_part(function: ast.AST, name: str) -> bool:
 
 
 def _patches(facts: Facts) -> Iterator[LibraryCalled]:
+    yield from _registered(facts)
     places = {id(use.info.node): use.place for use in facts.functions}
     for use in facts.attributes:
         if use.action != "store":
@@ -266,16 +278,68 @@ def _replaced_class(facts: Facts, use: AttributeUse) -> Iterator[LibraryCalled]:
         qualified = f"{symbol.name}.{use.name}"
         kind = facts.timeline.class_kind(qualified)
         names = class_names(facts, qualified)
-        if kind not in ("model", "layer", "attention") or not names:
-            continue
-        for atom in of_type(use.assigned, LocalClass):
-            forward = atom.info.methods.get("forward")
-            place = next((item.place for item in facts.functions if item.info is forward), None)
-            if forward is not None:
-                shown = f"{atom.info.name}.forward"
-                yield LibraryCalled(
-                    forward, place or use.place, kind, names, shown, elsewhere=place is None, patched=use
-                )
+        if kind in ("model", "layer", "attention") and names:
+            yield from _stands_in(facts, use, use.assigned, kind, names, qualified)
+
+
+def _registered(facts: Facts) -> Iterator[LibraryCalled]:
+    """``LLAMA_ATTENTION_CLASSES["eager"] = MyAttention`` and ``.update({...})``: models of that file pick it there."""
+    named = {id(use.node): use.qualified for use in facts.symbols if use.qualified.startswith("transformers.models.")}
+    if not named:
+        return
+    for use in facts.assigns:
+        if isinstance(use.target, ast.Subscript) and id(use.target.value) in named:
+            yield from _put_into(facts, use, use.value, named[id(use.target.value)])
+    for call in facts.calls:
+        for symbol in of_type(call.callee, Symbol):
+            if symbol.name.startswith("transformers.models.") and symbol.name.endswith(".update"):
+                given = [value for _, value in call.keywords]
+                for atom in (atom for value in call.arguments for atom in of_type(value, DictDisplay)):
+                    given += [value for _, value in atom.items]
+                for value in given:
+                    yield from _put_into(facts, call, value, symbol.name.removesuffix(".update"))
+
+
+def _put_into(facts: Facts, use: AssignUse | CallUse, value: Value, qualified: str) -> Iterator[LibraryCalled]:
+    """The ``forward`` of a class that is put into a registry of transformers, called as those that it held."""
+    names: dict[str, ReleaseSet] = {}
+    first = ""
+    for releases, held in facts.timeline.held_classes(qualified):
+        for cls in held:
+            for name, taken in class_names(facts, cls).items():
+                names[name] = names.get(name, NO_RELEASE) | (taken & releases & use.place.releases)
+                first = first or cls
+    if first:
+        role = facts.timeline.class_kind(first) or "attention"
+        encoder = is_encoder_family(first.rpartition(".")[2])
+        yield from _stands_in(facts, use, value, role, names, qualified, encoder)
+
+
+def _stands_in(
+    facts: Facts,
+    use: AttributeUse | AssignUse | CallUse,
+    value: Value,
+    role: str,
+    names: Mapping[str, ReleaseSet],
+    qualified: str,
+    encoder: bool = False,
+) -> Iterator[LibraryCalled]:
+    """The ``forward`` of a class of the project that takes the place of one of transformers."""
+    for atom in of_type(value, LocalClass):
+        forward = atom.info.methods.get("forward")
+        place = next((item.place for item in facts.functions if item.info is forward), None)
+        if forward is not None:
+            yield LibraryCalled(
+                forward,
+                place or use.place,
+                role,
+                names,
+                f"{atom.info.name}.forward",
+                encoder,
+                elsewhere=place is None,
+                patched=use,
+                replaces=qualified,
+            )
 
 
 def picks_other_classes(facts: Facts, node: ast.AST) -> bool:
