@@ -125,6 +125,90 @@ def test_fixed_models_decode_as_without_a_cache(tmp_path: Path, shim: bool) -> N
     assert len({token for row in answers["1"][0] for token in row[9:]}) > 4  # type: ignore[index]
 
 
+def test_model_of_pairs_is_converted_whole(tmp_path: Path) -> None:
+    """Its layers join the tensors themselves: one fix takes the pairs from the cache and puts the new ones into it."""
+    text = fix(tmp_path, "modeling_wren.py")
+    assert found(tmp_path, "modeling_wren.py") == []
+    assert text.count("from transformers import DynamicCache\n") == 1
+    inside = text[text.index("class WrenModel") : text.index("class WrenForCausalLM")]
+    assert "past_length = past_key_values[0][0].size(-2)" in inside, "what reads the pairs stays as it was"
+    answers = generated(tmp_path, "Wren")
+    for beams in ("1", "2"):
+        with_cache, without = answers[beams]  # type: ignore[misc]
+        assert with_cache == without
+        assert answers[f"fed {beams}"] == 1
+    assert len({token for row in answers["1"][0] for token in row[9:]}) > 4  # type: ignore[index]
+
+
+def one_by_index(text: str) -> str:
+    """The same model, with pairs by the number of the layer and an alias for what is returned."""
+    text = text.replace("            past_key_values = tuple([None] * len(self.h))\n", "")
+    text = text.replace(
+        "for i, (block, layer_past) in enumerate(zip(self.h, past_key_values)):",
+        "for i, block in enumerate(self.h):\n            layer_past = past_key_values[i] if past_key_values is not None else None",
+    )
+    text = text.replace(
+        "if use_cache is True:\n                presents = presents + (outputs[1],)",
+        "if use_cache:\n                presents += (outputs[1],)",
+    )
+    text = text.replace(
+        "        if return_dict is False:",
+        "        # what the caller gets\n        next_cache = presents if use_cache else None\n        if return_dict is False:",
+    )
+    return text.replace("past_key_values=presents)", "past_key_values=next_cache)").replace(
+        "[hidden_states, presents]", "[hidden_states, next_cache]"
+    )
+
+
+def test_pairs_by_the_number_of_the_layer(tmp_path: Path) -> None:
+    text = one_by_index((FIXTURES / "modeling_wren.py").read_text(encoding="utf-8"))
+    (tmp_path / "modeling_wren.py").write_text(text, encoding="utf-8")
+    assert ("KV204", "layer_past = past_key_values[i] if past_key_values is not None else None") in found(
+        tmp_path, "modeling_wren.py"
+    )
+    kvlint(tmp_path, "--isolated", "--no-cache", "--target", ">=5.24", "--fix", "--unsafe-fixes", "modeling_wren.py")
+    assert found(tmp_path, "modeling_wren.py") == []
+    answers = generated(tmp_path, "Wren")
+    assert answers["1"][0] == answers["1"][1] and answers["fed 1"] == 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("value = torch.cat((past_value, value), dim=-2)", "value = torch.cat((past_value, value), dim=self.axis)"),
+        ("value = torch.cat((past_value, value), dim=-2)", "value = joined(past_value, value)"),
+        ("presents = presents + (outputs[1],)", "presents = presents + (outputs[1], outputs[2])"),
+        ("presents = () if use_cache else None", "presents = [] if use_cache else None"),
+        ("past_length = past_key_values[0][0].size(-2)", "past_length = length_of(past_key_values)"),
+        ("hidden_states = outputs[0]\n", "hidden_states = outputs[0]\n            watch(presents)\n"),
+        ("past_key, past_value = layer_past\n", "past_key, past_value = layer_past[-2:]\n"),
+        (
+            "from transformers.generation import GenerationMixin\n",
+            "from transformers.generation import GenerationMixin\nDynamicCache = dict\n",
+        ),
+    ],
+)
+def test_model_of_pairs_that_is_not_understood_stays_as_it_is(tmp_path: Path, old: str, new: str) -> None:
+    text = (FIXTURES / "modeling_wren.py").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "modeling_wren.py").write_text(text.replace(old, new, 1), encoding="utf-8")
+    kvlint(tmp_path, "--isolated", "--no-cache", "--target", ">=5.24", "--fix", "--unsafe-fixes", "modeling_wren.py")
+    fixed = (tmp_path / "modeling_wren.py").read_text(encoding="utf-8")
+    inner = slice(fixed.index("class WrenModel"), fixed.index("class WrenForCausalLM"))
+    before = text.replace(old, new, 1)
+    assert fixed[inner] == before[before.index("class WrenModel") : before.index("class WrenForCausalLM")]
+    left = [code for code, _ in found(tmp_path, "modeling_wren.py")]
+    assert "KV205" in left, "and it is told"
+
+
+def test_model_of_pairs_is_no_finding_where_tuples_are_passed(tmp_path: Path) -> None:
+    text = (FIXTURES / "modeling_wren.py").read_text(encoding="utf-8")
+    shown = lint(text, "==4.36.2", codes=frozenset({"KV204", "KV205"}))
+    assert shown == []
+    both = [one for one in lint(text, ">=4.57", codes=frozenset({"KV205"})) if "first step" in one.message]
+    assert [one.fix for one in both] == [None]
+
+
 def test_unfixed_model_does_not_run(tmp_path: Path) -> None:
     shutil.copy(FIXTURES / "modeling_plover.py", tmp_path)
     with pytest.raises(AssertionError, match="from_legacy_cache"):

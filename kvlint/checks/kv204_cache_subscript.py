@@ -10,6 +10,7 @@ from kvlint.analysis.facts import Facts, SubscriptUse
 from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, CacheObject
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, may_be_rebuilt, members_of, own_formats
+from kvlint.checks.tuple_models import tuple_model
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Finding, Fix
 from kvlint.releases import ReleaseSet
@@ -43,6 +44,8 @@ class CacheSubscript(Check):
             if not wrong:
                 continue
             replacement = replacement_of(facts, use, cache, parents)
+            model = tuple_model(facts, use.place.function)
+            whole = model is not None and model.parameter == use.path
             yield self.finding(
                 facts,
                 use.node,
@@ -52,7 +55,7 @@ class CacheSubscript(Check):
                 life=life,
                 help=replacement.help,
                 origin=cache.origin,
-                fix=replacement.fix(facts, use.place.releases, cache),
+                fix=model.fix if model is not None and whole else replacement.fix(facts, use.place.releases, cache),
             )
 
 

@@ -19,6 +19,7 @@ from kvlint.analysis.values import (
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
+from kvlint.checks.tuple_models import tuple_model
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Edit, Finding, Fix
 
@@ -64,6 +65,7 @@ class CacheIteration(Check):
             return
         target = pair_target(use)
         if target is None:
+            yield from self._beside_layers(facts, use, cache)
             return
         count = len(target.elts)
         triples = releases_of(facts.timeline, "iteration-triples")
@@ -96,6 +98,30 @@ class CacheIteration(Check):
             origin=cache.origin,
             fix=None if both else rest_fix(facts, target, cache),
         )
+
+    def _beside_layers(self, facts: Facts, use: IterationUse, cache: CacheObject) -> Iterator[Finding]:
+        """``for block, layer_past in zip(self.h, past)`` in a model, which must be handed None on the first step."""
+        model = tuple_model(facts, use.place.function)
+        if cache.source != "hook" or model is None or model.parameter != use.path or use.function_name != "zip":
+            return
+        if asks_for_length(facts, use):
+            return
+        life = releases_of(facts.timeline, "empty-cache-yields-none")
+        wrong = use.place.releases & cache.when & life
+        if wrong:
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                "the cache that `generate` makes has None for the keys and values of each layer on the first step, "
+                "where the layers expect None or a pair of tensors: {when}",
+                releases=wrong,
+                life=life,
+                help="hand each layer the whole cache and call `cache.update(keys, values, layer_idx)` there, "
+                "or take the pairs from `cache.layers` once `cache.get_seq_length() > 0`",
+                origin=cache.origin,
+                fix=model.fix,
+            )
 
     def _of_layer(self, facts: Facts, use: IterationUse) -> Iterator[Finding]:
         """``for t in layer_past``: the third item is no tensor."""
@@ -134,6 +160,20 @@ class CacheIteration(Check):
                 origin=origin,
                 fix=rest_fix(facts, use.target, pair.cache),
             )
+
+
+def asks_for_length(facts: Facts, use: IterationUse) -> bool:
+    """True where a condition of the function asks the cache for its length: it may well know an empty one."""
+    function = use.place.function
+    assert function is not None
+    for node in ast.walk(function.node):
+        if isinstance(node, (ast.If, ast.IfExp)):
+            if any(
+                word in facts.source(node.test) for word in ("get_seq_length", "is_initialized", "len(", "isinstance")
+            ):
+                if use.path in facts.source(node.test):
+                    return True
+    return False
 
 
 def pair_target(use: IterationUse) -> ast.Tuple | None:
