@@ -456,3 +456,84 @@ def test_a_read_is_not_mended_where_the_list_is_assigned_back() -> None:
     text = textwrap.dedent(code).strip("\n") + "\n"
     assert {(4, "KV202"), (4, "KV203"), (5, "KV202")} <= found(code)
     assert fixed(text, unsafe=True) == text.replace("return cache.key_cache[0]", "return cache.layers[0].keys")
+
+
+OWN_CACHES = """
+    import torch
+    from torch import nn
+    from transformers import PreTrainedModel
+
+    class Attention(nn.Module):
+        def forward(self, hidden_states, past_key_value=None):
+            keys = self.k_proj(hidden_states)
+            if past_key_value is not None:
+                keys = KEYS
+            return keys
+
+    class FooModel(PreTrainedModel):
+        def forward(self, input_ids=None, past_key_values=None):
+            length = past_key_values[0][0].shape[2] if past_key_values is not None else 0
+            for index, layer in enumerate(self.layers):
+                layer(input_ids, past_key_value=past_key_values[index])
+            return length
+
+        @staticmethod
+        def _reorder_cache(past_key_values, beam_idx):
+            return tuple(tuple(t.index_select(0, beam_idx) for t in layer) for layer in past_key_values)
+    """
+
+
+def test_caches_of_a_project_behind_a_model_class() -> None:
+    """Items of a layer's past with methods that tensors have not are objects of the project (medusa)."""
+    about_the_cache = {"KV204", "KV205", "KV303"}
+    own = OWN_CACHES.replace("KEYS", "past_key_value[0].cat(keys, dim=2)")
+    assert not codes(own) & about_the_cache
+    tensors = OWN_CACHES.replace("KEYS", "torch.cat([past_key_value[0], keys], dim=2)")
+    assert codes(tensors) >= about_the_cache
+
+
+EXPORTED = """
+    import numpy as np
+    import torch
+    from optimum.modeling_base import OptimizedModel
+    from transformers import PreTrainedModel
+    from transformers.generation import GenerationMixin
+
+    class Exported(BASES):
+        def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kwargs):
+            if past_key_values is not None:
+                length = past_key_values[0][0].shape[2]
+                input_ids = input_ids[:, length:]
+            return {"input_ids": input_ids, "past_key_values": past_key_values}
+
+        def _grown(self, model_kwargs):
+            return model_kwargs["past_key_values"][0][0].shape[-2]
+
+        @staticmethod
+        def _reorder_cache(past_key_values, beam_idx):
+            return tuple(tuple(np.take(t, beam_idx, 0) for t in layer) for layer in past_key_values)
+    """
+
+
+def test_exported_models_have_a_cache_of_their_own() -> None:
+    """What an exported model returned comes back to it: tuples of another runtime (optimum-intel)."""
+    assert not codes(EXPORTED.replace("BASES", "OptimizedModel, GenerationMixin")) & {"KV204", "KV205", "KV303"}
+    assert codes(EXPORTED.replace("BASES", "PreTrainedModel, GenerationMixin")) >= {"KV204", "KV205", "KV303"}
+
+
+def test_a_class_name_that_says_nothing() -> None:
+    """``Attention`` is the name of a class of transformers, too; a module that is picked by it may be from the hub (xtuner)."""
+    code = """
+        import types
+
+        def attention_forward(self, hidden_states, attention_mask=None, past_key_value=None):
+            return hidden_states
+
+        def dispatch(model):
+            for module in model.modules():
+                if type(module).__name__ == "NAME":
+                    module.forward = types.MethodType(attention_forward, module)
+        """
+    assert "KV305" not in codes(code.replace("NAME", "Attention"))
+    assert "KV305" not in codes(code.replace("NAME", "BaichuanAttention"))
+    assert "KV305" in codes(code.replace("NAME", "LlamaAttention"))

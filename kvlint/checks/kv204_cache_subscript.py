@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import Facts, SubscriptUse
 from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, CacheObject
 from kvlint.checks.base import Check
-from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, may_be_rebuilt, members_of, own_formats
+from kvlint.checks.receivers import (
+    CONTRACT_SOURCES,
+    describe,
+    holds_own_caches,
+    known_cache,
+    may_be_rebuilt,
+    members_of,
+    own_formats,
+)
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Finding, Fix
@@ -28,6 +36,8 @@ class CacheSubscript(Check):
     def findings(self, facts: Facts) -> Iterator[Finding]:
         parents = {id(use.node): use for use in facts.subscripts}
         own = own_formats(facts)
+        if holds_own_caches(facts):
+            return
         for use in facts.subscripts:
             cache = known_cache(use.value)
             if cache is not None and cache.source not in CONTRACT_SOURCES:

@@ -18,7 +18,14 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.receivers import CONTRACT_SOURCES, describe, known_cache, members_of, own_formats
+from kvlint.checks.receivers import (
+    CONTRACT_SOURCES,
+    describe,
+    holds_own_caches,
+    known_cache,
+    members_of,
+    own_formats,
+)
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Edit, Finding, Fix
@@ -36,6 +43,8 @@ class CacheIteration(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         own = own_formats(facts)
+        if holds_own_caches(facts):
+            return
         for use in facts.iterations:
             if use.place.caught & {"ValueError", "TypeError", "Exception"}:
                 continue

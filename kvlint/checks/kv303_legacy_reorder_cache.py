@@ -14,6 +14,7 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.legacy_values import is_legacy
 from kvlint.checks.library_calls import OTHER_FRAMEWORKS
+from kvlint.checks.receivers import holds_own_caches
 from kvlint.findings import Applicability, Edit, Finding, Fix
 
 NAME = "_reorder_cache"
@@ -29,6 +30,8 @@ class LegacyReorderCache(Check):
         for use in facts.functions:
             owner = use.info.owner
             if owner is None or use.info.name != NAME or owner.name.startswith(OTHER_FRAMEWORKS):
+                continue
+            if owner.exported() or holds_own_caches(facts):
                 continue
             bases = owner.foreign_bases()
             if not any(is_torch_model_class(base) for base in bases) or not takes_past(use.info):

@@ -343,7 +343,10 @@ def _stands_in(
 
 
 def picks_other_classes(facts: Facts, node: ast.AST) -> bool:
-    """True where the module is picked by names of classes of which transformers has none: code from the hub calls it."""
+    """True where the module is picked by names of classes of which transformers has none: code from the hub calls it.
+
+    A name such as ``Attention`` is no name of transformers' own, even if some file of it has a class that is called so.
+    """
     assert facts.tree is not None
     names: set[str] = set()
     for test in walk(facts.tree):
@@ -356,7 +359,8 @@ def picks_other_classes(facts: Facts, node: ast.AST) -> bool:
         return False
     known = facts.memo.get("class names")
     if not isinstance(known, frozenset):
-        known = facts.memo["class names"] = frozenset(symbol.rpartition(".")[2] for symbol in facts.timeline.symbols())
+        names_of_classes = {symbol.rpartition(".")[2] for symbol in facts.timeline.symbols()}
+        known = facts.memo["class names"] = frozenset(names_of_classes.difference(CLASS_ENDINGS))
     return not names & known
 
 

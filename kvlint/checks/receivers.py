@@ -181,6 +181,8 @@ TENSOR_MEMBERS = frozenset(
 )
 
 
+NO_TENSOR_METHODS = frozenset({"cat", "update", "append", "extend", "push", "add_tokens"})
+"""Methods that caches of projects have, and tensors have not."""
 PAIR_TAKERS = frozenset({"DynamicCache", "EncoderDecoderCache"})
 """Classes whose only positional argument is a collection of pairs."""
 
@@ -221,6 +223,27 @@ def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
             if path:
                 found.add((id(call.place.function), path))
     return frozenset(found)
+
+
+def holds_own_caches(facts: Facts) -> bool:
+    """True where the items of a layer's past are objects with methods that no tensor has: caches of the project's own
+    (``past_key_value[0].cat(keys, dim=2)``), behind a class that derives from a model of transformers."""
+    known = facts.memo.get("own caches")
+    if not isinstance(known, bool):
+        nodes = ast.walk(facts.tree) if facts.tree is not None else ()
+        known = facts.memo["own caches"] = any(is_call_of_own_cache(node) for node in nodes)
+    return known
+
+
+def is_call_of_own_cache(node: ast.AST) -> bool:
+    """``past[0].cat(...)``: the method of an item of a pair that would be a tensor in every format of transformers."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    item = node.func.value
+    if node.func.attr not in NO_TENSOR_METHODS or not isinstance(item, ast.Subscript):
+        return False
+    pair = isinstance(item.slice, ast.Constant) and item.slice.value in (0, 1)
+    return pair and looks_like_cache(last_name(item.value))
 
 
 def may_be_rebuilt(value: Value) -> bool:
