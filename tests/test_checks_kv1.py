@@ -214,3 +214,23 @@ def test_registries_of_attention_classes_are_dated() -> None:
     (early,) = lint("from transformers.models.glm.modeling_glm import GLM_ATTENTION_CLASSES\n", "==4.45.0")
     assert early.help == ""
     assert said("from transformers.models.clip.modeling_clip import CLIP_ATTENTION_CLASSES\n") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "_prepare_4d_causal_attention_mask",
+            "create_causal_mask(config=..., inputs_embeds=..., attention_mask=..., cache",
+        ),
+        ("_prepare_4d_causal_attention_mask_for_sdpa", "`sdpa`"),
+        ("_prepare_4d_attention_mask", "create_bidirectional_mask"),
+        ("_prepare_4d_attention_mask_for_sdpa", "create_bidirectional_mask"),
+        ("_create_4d_causal_attention_mask", "attention_mask=None"),
+        ("AttentionMaskConverter", "`kvlint shim` keeps the old class"),
+    ],
+)
+def test_each_mask_helper_has_its_own_advice(name: str, told: str) -> None:
+    (found,) = lint(f"from transformers.modeling_attn_mask_utils import {name}\n", EVERY)
+    assert told in found.help
+    assert found.fix is None
