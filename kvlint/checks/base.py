@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from kvlint.analysis.facts import Facts, Place
+from kvlint.checks.tuple_models import held_back
 from kvlint.findings import Category, Finding, Fix, Origin
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.sieve import Groups, Sieve
@@ -52,9 +53,10 @@ class Check:
         return Sieve((tuple(sorted(set(self.triggers))), *self.also), self.pattern, ways)
 
     def run(self, facts: Facts, fixes: bool) -> Iterator[Finding]:
-        """The findings in a region; their fixes are dropped where nobody wants any."""
+        """The findings in a region; their fixes are dropped where nobody wants any, and where a model is left alone."""
         for finding in self.findings(facts):
-            yield finding if fixes or finding.fix is None else replace(finding, fix=None)
+            kept = finding.fix is None or (fixes and not held_back(facts, finding))
+            yield finding if kept else replace(finding, fix=None)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         """The findings in a region."""

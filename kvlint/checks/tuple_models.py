@@ -11,11 +11,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvlint.analysis.facts import Facts
+from kvlint.analysis.facts import Facts, IterationUse, SubscriptUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.scopes import FunctionInfo
+from kvlint.analysis.values import CacheObject
 from kvlint.checks.bindings import tree_of
-from kvlint.findings import Applicability, Edit, Fix
+from kvlint.checks.receivers import may_be_rebuilt
+from kvlint.findings import Applicability, Edit, Finding, Fix
 
 PARAMETERS = ("past_key_values", "cache", "past")
 NEEDS = "5.0"
@@ -59,6 +61,46 @@ def _tuple_model(facts: Facts, info: FunctionInfo) -> TupleModel | None:
     if not any(_is_layer_read(facts, node, name) for node in ast.walk(info.node)):
         return None
     return TupleModel(name, whole_fix(facts, info, name))
+
+
+def left_alone(facts: Facts) -> bool:
+    """True where the file has such a function that fails on the whole range in force and is not understood.
+
+    Then nothing of its models is fixed: half of a conversion is worse than none.
+    """
+    known = facts.memo.get("left alone")
+    if not isinstance(known, bool):
+        known = facts.memo["left alone"] = any(_fails(facts, use.info) for use in facts.functions)
+    return known
+
+
+def _fails(facts: Facts, info: FunctionInfo) -> bool:
+    model = tuple_model(facts, info)
+    if model is None or model.fix is not None or facts.kind == "docstring" or facts.in_transformers:
+        return False
+    new = facts.timeline.compare(">=", NEEDS)
+    uses: list[SubscriptUse | IterationUse] = [*facts.subscripts, *facts.iterations]
+    return any(
+        use.place.function is info
+        and use.path == model.parameter
+        and use.place.releases <= new
+        and not may_be_rebuilt(use.value)
+        and any(isinstance(atom, CacheObject) and atom.source == "hook" for atom in use.value)
+        for use in uses
+    )
+
+
+def held_back(facts: Facts, finding: Finding) -> bool:
+    """True for a fix inside a model class of a file whose models are left alone, unless it converts one whole."""
+    if not finding.code.startswith(("KV2", "KV3")) or not left_alone(facts):
+        return False
+    if any(model.fix == finding.fix for use in facts.functions if (model := tuple_model(facts, use.info)) is not None):
+        return False
+    for use in facts.classes:
+        start, end = facts.span(use.info.node)
+        if start <= finding.start < end and any(is_torch_model_class(base) for base in use.info.foreign_bases()):
+            return True
+    return False
 
 
 def _is_layer_read(facts: Facts, node: ast.AST, name: str) -> bool:
