@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, library_of
 from kvlint.analysis.names import looks_like_cache
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     CACHE,
@@ -183,6 +185,7 @@ TENSOR_MEMBERS = frozenset(
 
 NO_TENSOR_METHODS = frozenset({"cat", "update", "append", "extend", "push", "add_tokens"})
 """Methods that caches of projects have, and tensors have not."""
+OWN_CACHE_CALL = re.compile(rf"[01]\s*\]\s*\.\s*(?:{'|'.join(sorted(NO_TENSOR_METHODS))})\s*\(")
 PAIR_TAKERS = frozenset({"DynamicCache", "EncoderDecoderCache"})
 """Classes whose only positional argument is a collection of pairs."""
 
@@ -230,7 +233,7 @@ def holds_own_caches(facts: Facts) -> bool:
     (``past_key_value[0].cat(keys, dim=2)``), behind a class that derives from a model of transformers."""
     known = facts.memo.get("own caches")
     if not isinstance(known, bool):
-        nodes = ast.walk(facts.tree) if facts.tree is not None else ()
+        nodes = walk(facts.tree) if facts.tree is not None and OWN_CACHE_CALL.search(facts.text) else []
         known = facts.memo["own caches"] = any(is_call_of_own_cache(node) for node in nodes)
     return known
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, IterationUse, SubscriptUse
 from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import CacheObject
 from kvlint.checks.bindings import tree_of
@@ -58,7 +59,7 @@ def _tuple_model(facts: Facts, info: FunctionInfo) -> TupleModel | None:
     name = next((arg.arg for arg in info.parameters() if arg.arg in PARAMETERS), None)
     if name is None or not any(is_torch_model_class(base) for base in info.owner.foreign_bases()):
         return None
-    if not any(_is_layer_read(facts, node, name) for node in ast.walk(info.node)):
+    if not any(_is_layer_read(facts, node, name) for node in walk(info.node)):
         return None
     return TupleModel(name, whole_fix(facts, info, name))
 
@@ -177,7 +178,7 @@ def above_comments(facts: Facts, statement: ast.stmt) -> int:
 def read_as_tuple(facts: Facts, info: FunctionInfo, name: str) -> bool:
     """True where every use of the parameter is one that a tuple of pairs, or None, is right for."""
     tree = tree_of(facts)
-    for node in ast.walk(info.node):
+    for node in walk(info.node):
         if not isinstance(node, ast.Name) or node.id != name:
             continue
         parent = tree.parent(node)
@@ -213,7 +214,7 @@ def collected(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, as
     """The name of the tuple of new pairs that is returned, and the statement of the body before which it is complete."""
     names = {
         keyword.value.id if isinstance(keyword.value, ast.Name) else ""
-        for node in ast.walk(function)
+        for node in walk(function)
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Call)
         for keyword in node.value.keywords
         if keyword.arg in ("past_key_values", "cache")
@@ -234,19 +235,19 @@ def collected(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, as
     if done + 1 >= len(function.body):
         return None
     for statement in function.body[: done + 1]:
-        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+        if any(isinstance(node, ast.Return) for node in walk(statement)):
             return None
     for statement in function.body[: done + 1]:
-        reads = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id in parts]
+        reads = [n for n in walk(statement) if isinstance(n, ast.Name) and n.id in parts]
         owned = [n for n in _assignments(statement) if target_of_assignment(n) in parts]
-        inside = {id(n) for item in owned for n in ast.walk(item)}
+        inside = {id(n) for item in owned for n in walk(item)}
         if any(id(node) not in inside for node in reads):
             return None
     return name, function.body[done + 1]
 
 
 def _assignments(node: ast.AST) -> Iterator[ast.Assign | ast.AugAssign]:
-    for item in ast.walk(node):
+    for item in walk(node):
         if isinstance(item, (ast.Assign, ast.AugAssign)):
             yield item
 
@@ -304,7 +305,7 @@ def joined_axes(facts: Facts) -> set[int] | None:
     where a layer's past holds more than a pair."""
     assert facts.tree is not None
     axes: list[int | None] = []
-    for node in ast.walk(facts.tree):
+    for node in walk(facts.tree):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and "past" in ast.unparse(node.value):
             lower = node.slice.lower
             if isinstance(lower, ast.UnaryOp) and ast.unparse(lower) == "-2":
@@ -333,8 +334,8 @@ def axis(call: ast.Call) -> int | None:
 
 def fresh_names(info: FunctionInfo) -> dict[str, str] | None:
     """A name for each thing that the fix adds, none of which the function has already."""
-    used = {node.id for node in ast.walk(info.node) if isinstance(node, ast.Name)}
-    used |= {node.arg for node in ast.walk(info.node) if isinstance(node, ast.arg)}
+    used = {node.id for node in walk(info.node) if isinstance(node, ast.Name)}
+    used |= {node.arg for node in walk(info.node) if isinstance(node, ast.arg)}
     found = {role: next((name for name in names if name not in used), "") for role, names in NAMES.items()}
     return found if all(found.values()) else None
 
@@ -346,7 +347,7 @@ def import_edits(facts: Facts) -> tuple[str, list[Edit]] | None:
         for use in facts.imports:
             if use.statement is statement and use.qualified.rpartition(".")[2] == "DynamicCache":
                 return use.bound, []
-    if any(isinstance(node, ast.Name) and node.id == "DynamicCache" for node in ast.walk(facts.tree)):
+    if any(isinstance(node, ast.Name) and node.id == "DynamicCache" for node in walk(facts.tree)):
         return None
     statements = {id(use.statement) for use in facts.imports if not use.place.typing_only}
     for statement in facts.tree.body:
