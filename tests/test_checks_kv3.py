@@ -497,6 +497,23 @@ def test_class_in_two_registries_is_called_by_both() -> None:
     assert [category for category, _ in ranges("KV305", text, NEW)] == ["silent"]
 
 
+@pytest.mark.parametrize(("family", "registry", "reported"), [("gptj", "GPTJ", True), ("bark", "BARK", False)])
+def test_third_output_of_a_class_in_a_registry(family: str, registry: str, reported: bool) -> None:
+    """Layers of bark take whatever comes behind the first output."""
+    text = f"""from torch import nn
+from transformers.models.{family}.modeling_{family} import {registry}_ATTENTION_CLASSES
+
+
+class Mine(nn.Module):
+    def forward(self, hidden_states, past_key_values=None, cache=None, **kwargs):
+        return hidden_states, None, None
+
+
+{registry}_ATTENTION_CLASSES["eager"] = Mine
+"""
+    assert [one.code for one in lint(text, "==5.10.2", codes=["KV309"])] == (["KV309"] if reported else [])
+
+
 # -- KV306 to KV308 -------------------------------------------------------------------------------------------------
 
 OUT = "def f(model, ids, feeds):\n    out = model(ids, use_cache=True)\n"
