@@ -895,7 +895,7 @@ class Walk(Annotations):
         """True for the methods that transformers itself calls with a cache object."""
         if info.owner is None or info.name not in HOOKS:
             return False
-        if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")) or info.owner.exported():
+        if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):
             return False
         if info.name == "prepare_inputs_for_generation":
             return not is_own_module(info.owner.foreign_bases())
@@ -907,8 +907,6 @@ class Walk(Annotations):
         annotated = self.annotation(arg.annotation, flow) if arg.annotation is not None else ()
         passed = info.arguments.get(arg.arg, ())
         optional: Value = (NoneValue(),) if isinstance(default, ast.Constant) and default.value is None else ()
-        if arg.arg in CACHE_NAMES | MODEL_KWARGS_NAMES and info.owner is not None and info.owner.exported():
-            return join((Foreign(),), optional)
         if arg.arg in CACHE_NAMES | CACHE_OUTPUT_KEYS and self.is_hook(info):
             origin = self.origin(arg, f"transformers passes a cache to `{info.name}`")
             hooked = CacheObject(CACHE, Certainty.PROVEN, "hook", origin=origin)

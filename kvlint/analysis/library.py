@@ -78,14 +78,6 @@ def is_own_module(bases: Sequence[str]) -> bool:
     )
 
 
-def runs_exported_models(bases: Sequence[str], names: Sequence[str]) -> bool:
-    """True for a class (its imported bases, its own name and those of its local bases) around a model that was exported
-    to another runtime (ONNX, OpenVINO, ...): it gets back what its own ``forward`` returned, in a format of its own."""
-    if not any(base.startswith("optimum.") for base in bases) and "OptimizedModel" not in names:
-        return False
-    return not any(is_torch_model_class(base) and not base.endswith("GenerationMixin") for base in bases)
-
-
 def is_layer_class(qualified: str) -> bool:
     """True for decoder layers and attention modules of transformers, by their name."""
     if not qualified.startswith("transformers."):

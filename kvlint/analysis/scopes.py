@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from kvlint.analysis.library import runs_exported_models
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import LocalClass, Symbol, Value, of_type
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
@@ -124,10 +123,6 @@ class ClassInfo:
                     names.extend(atom.name for atom in of_type(base, Symbol) if atom.name not in names)
             self._foreign = (ancestors, names)
         return self._foreign[1]
-
-    def exported(self) -> bool:
-        """True where the class runs a model that was exported, whose cache has a format of its own."""
-        return runs_exported_models(self.foreign_bases(), [info.name for info in self.ancestors()])
 
     def method(self, name: str) -> FunctionInfo | None:
         for info in self.ancestors():

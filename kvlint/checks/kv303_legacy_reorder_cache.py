@@ -31,7 +31,7 @@ class LegacyReorderCache(Check):
             owner = use.info.owner
             if owner is None or use.info.name != NAME or owner.name.startswith(OTHER_FRAMEWORKS):
                 continue
-            if owner.exported() or holds_own_caches(facts):
+            if holds_own_caches(facts):
                 continue
             bases = owner.foreign_bases()
             if not any(is_torch_model_class(base) for base in bases) or not takes_past(use.info):
