@@ -30,13 +30,14 @@ SHOWABLE = ("deprecated", "undecided")
 class Settings:
     """Everything that decides how a file is linted and reported.
 
-    *root* is the folder that globs are relative to; *source* the configuration file, "" for none. *select* None stands
-    for every rule that is on by default, *fixable* None for every rule.
+    *root* is the folder that globs are relative to; *source* the configuration file, "" for none; *target_from* names
+    what said *target*. *select* None stands for every rule that is on by default, *fixable* None for every rule.
     """
 
     root: str
     source: str = ""
     target: str = ""
+    target_from: str = "--target"
     select: tuple[str, ...] | None = None
     extend_select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -80,7 +81,8 @@ class Settings:
         return bool(relative) and compile_patterns((*self.exclude, *self.extend_exclude)).excludes(relative)
 
 
-KEYS = {item.name.replace("_", "-"): item.name for item in fields(Settings) if item.name not in ("root", "source")}
+UNSETTABLE = ("root", "source", "target_from")
+KEYS = {item.name.replace("_", "-"): item.name for item in fields(Settings) if item.name not in UNSETTABLE}
 """The keys of a configuration file, and the field that each one fills."""
 
 SELECTOR_KEYS = ("select", "extend-select", "ignore", "fixable", "unfixable")
@@ -138,6 +140,8 @@ def from_table(table: Mapping[str, Any], path: str, where: str) -> Settings:
             hint = did_you_mean(key, KEYS) or f" (the keys are: {', '.join(sorted(KEYS))})"
             raise UsageProblem(f"{where}: unknown key {key!r}{hint}")
         values[KEYS[key]] = read_value(key, value, f"{where}: {key}", settings.root)
+    if "target" in values:
+        values["target_from"] = f"{where}: target"
     return replace(settings, **values)
 
 
@@ -235,6 +239,8 @@ class Overrides:
             if (value := getattr(self, item.name)) is not None
             and item.name not in ("extend_select", "ignore", "extend_exclude", "show")
         }
+        if self.target is not None:
+            changes["target_from"] = "--target"
         keep = self.select is None
         changes["extend_select"] = (*(settings.extend_select if keep else ()), *self.extend_select)
         changes["ignore"] = (*(settings.ignore if keep else ()), *self.ignore)

@@ -87,7 +87,9 @@ class Targets:
         key = self._key(settings, folder)
         if key not in self.known:
             root = project_root(folder)
-            self.known[key] = resolve(settings.target, the_timeline(), root, self.options.environment)
+            self.known[key] = resolve(
+                settings.target, the_timeline(), root, self.options.environment, settings.target_from
+            )
         return self.known[key]
 
     def is_known(self, settings: Settings, folder: str) -> bool:

@@ -6,6 +6,8 @@ Nothing here writes; nothing that a file holds, and no fault of a check, stops a
 from __future__ import annotations
 
 import ast
+import re
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,16 @@ if TYPE_CHECKING:
 
 SIZE_LIMIT = 10_000_000
 """Bytes of the largest file that is parsed."""
+NEWER_SYNTAX = (
+    ((3, 11), re.compile(r"^\s*except\s*\*|\[[^\]]*\*\w|:\s*\*\w")),
+    ((3, 13), re.compile(r"^\s*(?:(?:async\s+)?def|class|type)\s+\w+\s*\[[^\]]*=")),
+    (
+        (3, 12),
+        re.compile(r"^\s*(?:(?:async\s+)?def|class)\s+\w+\s*\[|^\s*type\s+\w+[^=]*=|\b(?:[fF][rR]?|[rR][fF])[\"']"),
+    ),
+    ((3, 14), re.compile(r"\b(?:[tT][rR]?|[rR][tT])[\"']|^\s*except\s+[\w.]+(?:\s*,\s*(?:\w+\.)*[A-Z]\w*)+\s*:")),
+)
+"""Syntax that lets an older parser stumble, with the Python that brought it, as it looks on one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +137,8 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
     faults: list[Fault] = []
     dependencies: set[str] = set()
     for index, region in enumerate(source.regions):
-        found = find(job, path, region, timeline) if job.triggered else Found()
+        around = source.regions[0].text if region.kind == "docstring" and source.regions[0].kind == "module" else ""
+        found = find(job, path, region, timeline, around) if job.triggered else Found()
         faults += found.faults
         dependencies.update(found.dependencies)
         kept: tuple[Finding, ...] = tuple(found.findings)
@@ -139,12 +152,12 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
     return Look(source, tuple(regions), tuple(faults), tuple(sorted(dependencies)))
 
 
-def find(job: Job, path: Path, region: Region, timeline: Timeline) -> Found:
-    """The findings of one region."""
+def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str = "") -> Found:
+    """The findings of one region; *around* is the module of an example in a docstring."""
     from kvlint.analysis import analyse
 
     try:
-        facts = analyse(region, path, job.target, project_of(path.parent), timeline)
+        facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
     except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)
@@ -283,7 +296,7 @@ def try_round(source: Source, chosen: Sequence[tuple[Region, Sequence[Unit]]]) -
     except EditError:
         return None
     again = parse_source(source.path, new, docstrings=source.docstrings, fix_docstrings=source.fix_docstrings)
-    if len(again.errors) > len(source.errors):
+    if len(again.errors) > len(source.errors) or len(again.skipped) > len(source.skipped):
         return None
     return new if all(parses(region) for region in again.regions if region.kind != "docstring") else None
 
@@ -331,12 +344,17 @@ def syntax_finding(region: Region, problem: SyntaxError) -> Finding:
     row = min(max(problem.lineno or 1, 1), len(starts))
     line_end = starts[row] - 1 if row < len(starts) else len(region.text)
     start = min(starts[row - 1] + max((problem.offset or 1) - 1, 0), line_end)
-    return finding_of_kv000(start, min(start + 1, line_end), f"cannot be parsed: {describe_syntax_error(problem)}")
+    words = describe_syntax_error(problem, region.text[starts[row - 1] : line_end])
+    return finding_of_kv000(start, min(start + 1, line_end), f"cannot be parsed: {words}")
 
 
-def describe_syntax_error(problem: SyntaxError) -> str:
-    """The parser's words, with a hint where they show Python 2."""
+def describe_syntax_error(problem: SyntaxError, line: str) -> str:
+    """The parser's words, with a hint where they or the *line* show Python 2, or a Python newer than the running one."""
     words = problem.msg or "invalid syntax"
+    needed = newer_syntax(line, sys.version_info[:2])
+    if needed is not None:
+        running, newer = (".".join(map(str, version)) for version in (sys.version_info[:2], needed))
+        return f"{words} (this may be syntax of Python {newer}; kvlint runs on Python {running} and reads no newer one)"
     old = (
         "Missing parentheses in call to 'print'",
         "Missing parentheses in call to 'exec'",
@@ -345,6 +363,11 @@ def describe_syntax_error(problem: SyntaxError) -> str:
     if words.startswith(old) or "leading zeros in decimal integer" in words:
         return f"{words.split('. Did')[0]} (this is Python 2)"
     return words
+
+
+def newer_syntax(line: str, running: tuple[int, int]) -> tuple[int, int] | None:
+    """The Python that a line the parser of *running* stumbled over may have been written for, None for no newer one."""
+    return next((needed for needed, pattern in NEWER_SYNTAX if needed > running and pattern.search(line)), None)
 
 
 def finding_of_kv000(start: int, end: int, message: str) -> Finding:

@@ -43,11 +43,18 @@ class Requirement:
     exact: bool = False
 
 
-def resolve(text: str, timeline: Timeline, project_root: str | None, environment: str | None = None) -> Target:
+def resolve(
+    text: str,
+    timeline: Timeline,
+    project_root: str | None,
+    environment: str | None = None,
+    where: str = "--target",
+) -> Target:
     """The target that *text* asks for ("" for the default), among the releases of *timeline*.
 
-    *environment* is a virtual environment or an interpreter for ``installed``. Raises UsageProblem where *text* means
-    nothing, or no release that is known.
+    *environment* is a virtual environment or an interpreter for ``installed``; *where* names what says *text*: the
+    option, or a key of a configuration file. Raises UsageProblem where *text* means nothing, or no release that is
+    known.
     """
     wanted = text.strip()
     word = wanted.lower()
@@ -56,10 +63,10 @@ def resolve(text: str, timeline: Timeline, project_root: str | None, environment
         note = note_on_default(timeline, project_root) if not word else ""
         return Target(ReleaseSet.of(len(timeline.releases) - 1), newest, "the newest release known", note)
     if word == "installed":
-        return installed_target(timeline.releases, project_root, environment)
+        return installed_target(timeline.releases, project_root, environment, where)
     if word == "project":
-        return project_target(timeline, project_root)
-    return Target(matching(wanted, timeline, "--target"), wanted, "--target")
+        return project_target(timeline, project_root, where)
+    return Target(matching(wanted, timeline, where), wanted, where)
 
 
 def matching(wanted: str, timeline: Timeline, where: str) -> ReleaseSet:
@@ -106,19 +113,21 @@ def spaced(specifier: str) -> str:
     return f" {specifier}" if specifier[:1].isalnum() else specifier
 
 
-def project_target(timeline: Timeline, project_root: str | None) -> Target:
+def project_target(timeline: Timeline, project_root: str | None, where: str = "--target") -> Target:
     """The releases that the project's own files allow. Raises UsageProblem where they say nothing."""
     requirement = project_requirement(project_root) if project_root else None
     if requirement is None:
-        where = f"in {project_root}" if project_root else "(no pyproject.toml, setup.py, setup.cfg or .git above)"
-        raise UsageProblem(f"--target project: nothing there requires transformers {where}; name the releases instead")
+        looked = f"in {project_root}" if project_root else "(no pyproject.toml, setup.py, setup.cfg or .git above)"
+        raise UsageProblem(f"{where} project: nothing there requires transformers {looked}; name the releases instead")
     if not requirement.specifier:
         return Target(timeline.all, "any release", requirement.source)
     found = matching(requirement.specifier, timeline, requirement.source)
     return Target(found, requirement.specifier, requirement.source)
 
 
-def installed_target(releases: Sequence[str], project_root: str | None, environment: str | None) -> Target:
+def installed_target(
+    releases: Sequence[str], project_root: str | None, environment: str | None, where: str = "--target"
+) -> Target:
     """The release that is installed, read off the name of its dist-info folder. Raises UsageProblem for none."""
     for folder in site_folders(project_root, environment):
         version = installed_version(folder)
@@ -135,13 +144,13 @@ def installed_target(releases: Sequence[str], project_root: str | None, environm
         earlier = [index for index, release in enumerate(releases) if Version(release) <= wanted]
         if not earlier:
             raise UsageProblem(
-                f"--target installed: transformers {version} ({folder}) is older than what kvlint knows ({releases[0]})"
+                f"{where} installed: transformers {version} ({folder}) is older than what kvlint knows ({releases[0]})"
             )
         nearest = releases[earlier[-1]]
         note = f"transformers {version} ({folder}) is not among the releases kvlint knows; it checks for {nearest}"
         return Target(ReleaseSet.of(earlier[-1]), nearest, folder, note)
     looked = environment or "VIRTUAL_ENV, .venv of the project, the environment of kvlint"
-    raise UsageProblem(f"--target installed: transformers is not installed (looked in: {looked}; see --python)")
+    raise UsageProblem(f"{where} installed: transformers is not installed (looked in: {looked}; see --python)")
 
 
 def installed_version(folder: str) -> str | None:

@@ -238,9 +238,12 @@ def test_edits_across_cells_are_refused() -> None:
         rewritten(found, ("1\nb", "1; b"))
 
 
-def test_lone_surrogates_are_no_python() -> None:
-    found = parse('{"cells": [{"cell_type": "code", "source": "a = \'\\ud800\'"}]}', "n.ipynb")
-    assert (found.regions, len(found.skipped)) == ((), 1)
+def test_lone_surrogates_are_read_and_left_as_they_are() -> None:
+    found = parse('{"cells": [{"cell_type": "code", "source": ["a = \'\\ud800\'\\n", "b = 1"]}]}', "n.ipynb")
+    assert (found.regions[0].text, found.skipped) == ("a = '\ufffd'\nb = 1", ())
+    assert rewritten(found, ("b = 1", "b = 2")) == found.text.replace("b = 1", "b = 2")
+    with pytest.raises(source.EditError, match="surrogate"):
+        source.apply_edits(found, found.regions[0], [Edit(11, 11, "\nc = '\ufffd'")])
 
 
 STATEMENT = st.sampled_from(

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from kvlint import __version__
 from kvlint.cli import main
+from kvlint.lint import newer_syntax
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
 FIXED = STALE.replace("past[0][0]", "past.layers[0].keys")
@@ -675,3 +676,100 @@ def test_a_run_that_finds_no_trigger_imports_nothing_heavy(arguments: list[str])
 def test_the_module_runs() -> None:
     done = process("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"kvlint {__version__}\n", "")
+
+
+# -- what stands in a file ------------------------------------------------------------------------------------------
+
+
+def test_a_bad_target_in_a_configuration_names_the_file(place: Path) -> None:
+    write("a.py", STALE)
+    write("kvlint.toml", 'target = "5.999"\n')
+    run = kvlint("a.py")
+    assert (run.code, run.out) == (2, "")
+    assert run.err.startswith(f"kvlint: error: {place}/kvlint.toml: target: no known transformers release matches")
+    assert kvlint("a.py", "--target", "5.24").code == 1
+    assert kvlint("a.py", "--target", ">=banana").err.startswith("kvlint: error: --target: '>=banana'")
+    write("kvlint.toml", 'target = "project"\n')
+    assert f"{place}/kvlint.toml: target project: nothing there requires" in kvlint("a.py").err
+    Path("kvlint.toml").unlink()
+    write("pyproject.toml", '[tool.kvlint]\ntarget = "5.999"\n')
+    assert f"{place}/pyproject.toml: [tool.kvlint]: target: no known" in kvlint("a.py").err
+
+
+@pytest.mark.parametrize(
+    ("line", "running", "needed"),
+    [
+        ("def first[T](items: list[T]) -> T:", (3, 11), (3, 12)),
+        ("class Stack[T]:", (3, 11), (3, 12)),
+        ("type Pair = tuple[int, int]", (3, 11), (3, 12)),
+        ("type Pair = tuple[int, int]", (3, 12), None),
+        ("def first[T = int](items):", (3, 12), (3, 13)),
+        ('print(f"{d["a"]}")', (3, 11), (3, 12)),
+        ("x = t'{name}'", (3, 13), (3, 14)),
+        ("except ValueError, TypeError:", (3, 13), (3, 14)),
+        ("except ValueError, error:", (3, 13), None),
+        ("except* ValueError:", (3, 10), (3, 11)),
+        ("past = DynamicCache(", (3, 10), None),
+        ("x = type(y) = 3", (3, 10), None),
+    ],
+)
+def test_syntax_of_a_newer_python(line: str, running: tuple[int, int], needed: tuple[int, int] | None) -> None:
+    assert newer_syntax(line, running) == needed
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="there is no newer syntax yet")
+def test_syntax_of_a_newer_python_is_named() -> None:
+    write("a.py", "from transformers import DynamicCache\nx = t'{1}'\n")
+    here = ".".join(map(str, sys.version_info[:2]))
+    assert f"(this may be syntax of Python 3.14; kvlint runs on Python {here} and reads no newer one)" in kvlint().out
+
+
+@pytest.mark.parametrize("last", ["return out", "raise KeyboardInterrupt", "continue", "break"])
+def test_a_cell_that_ends_early_silences_no_other_cell(last: str) -> None:
+    cells = [STALE, last, "past[1]"]
+    nodes = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": cell} for cell in cells]
+    write("a.ipynb", json.dumps({"cells": nodes, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    write("a.md", "".join(f"```python\n{cell}\n```\n" for cell in cells))
+    found = [line.split(": KV204")[0] for line in kvlint("--output-format", "concise").out.splitlines()[:-1]]
+    assert found == ["a.ipynb:cell 1:4:8", "a.ipynb:cell 3:1:1", "a.md:5:8", "a.md:12:1"]
+
+
+def test_a_condition_that_ends_a_cell_still_narrows_the_releases() -> None:
+    cells = [
+        "import transformers\nfrom packaging.version import Version\nfrom transformers import DynamicCache\n",
+        "if Version(transformers.__version__) >= Version('5'):\n    raise RuntimeError('needs transformers 4')\n",
+        "past = DynamicCache()\npast[0]\n",
+    ]
+    write("a.md", "".join(f"```python\n{cell}```\n" for cell in cells))
+    assert kvlint("--target", ">=4.50").code == 0
+
+
+def test_examples_in_docstrings_are_fixed_when_asked_for() -> None:
+    example = """def f():
+    \"\"\"Example:
+
+    >>> from transformers import AutoModelForCausalLM
+    >>> model = AutoModelForCausalLM.from_pretrained("x")
+    >>> out = model.generate(ids, cache_implementation="dynamic_full")
+    >>> out = model.model.layers[0](
+    ...     hidden, past_key_value=past
+    ... )
+    >>> out = model(ids, past_key_values=past)
+    \"\"\"
+"""
+    write("a.py", example)
+    options = ("--fix", "--unsafe-fixes", "--show", "deprecated", "--target", "5.24")
+    assert kvlint(*options).code == 1
+    assert Path("a.py").read_text() == example
+    assert kvlint(*options, "--fix-docstrings").code == 0
+    new = example.replace("dynamic_full", "dynamic")
+    assert Path("a.py").read_text() == new.replace("past_key_values=", "cache=").replace("past_key_value=", "cache=")
+
+
+def test_examples_in_docstrings_know_what_their_module_imports() -> None:
+    text = (
+        'def f():\n    """Example.\n\n    >>> out = bot.generate(ids, cache_implementation="dynamic_full")\n    """\n'
+    )
+    write("a.py", "import transformers\n" + text)
+    write("b.py", "import cachelib\n" + text)
+    assert [line.split(" ")[0] for line in kvlint("--output-format", "concise").out.splitlines()[:-1]] == ["a.py:5:54:"]

@@ -27,6 +27,9 @@ from kvlint.carriers.magics import FILE_CELL_MAGICS, PYTHON_CELL_MAGICS, cell_ma
 from kvlint.carriers.regions import EditError, Extraction, Line, Skipped, SourceError
 from kvlint.findings import Edit
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+STAND_IN = "\ufffd"
+"""What the analysis sees in the place of half a surrogate pair, which no parser of Python takes."""
 _NON_ASCII_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?!00[0-7])")
 
 
@@ -140,7 +143,7 @@ def _cells(document: str, root: Span) -> Iterator[Cell]:
             continue
         literals = []
         for span in spans:
-            literals.append(Literal(span.start, span.end, host, span.value))
+            literals.append(Literal(span.start, span.end, host, _SURROGATE.sub(STAND_IN, span.value)))
             host += len(span.value)
         if literals:
             host += 1
@@ -228,6 +231,8 @@ class _Encoder:
         return [self._encoded(edit) for edit in edits]
 
     def _encoded(self, edit: Edit) -> Edit:
+        if STAND_IN in edit.text:
+            raise EditError("the edit moves text that stands for half a surrogate pair")
         cell, first = self._find(edit.start)
         other, last = self._find(edit.end)
         if other is not cell:
