@@ -1,8 +1,8 @@
-"""The code of models in the local Hugging Face cache: where it lies, and which repository and revision it is of.
+"""What models in the local Hugging Face cache bring along: where it lies, which repository and revision it is of.
 
 Files are only looked at: nothing is downloaded, imported or run. A model's own code lies in two places: in the
 snapshot that was downloaded (``hub/models--ORG--NAME/snapshots/COMMIT``, links to blobs), and in the copy that
-transformers imports (``modules/transformers_modules/ORG/NAME/COMMIT``).
+transformers imports (``modules/transformers_modules/ORG/NAME/COMMIT``). Settings of generation lie in the snapshot.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from pathlib import Path
 
 MODEL_FOLDER = "models--"
 MODULES_PACKAGE = "transformers_modules"
+SNAPSHOT_PATTERNS = ("*.py", "generation_config.json")
+"""What of a snapshot is looked at: its code, and the settings that are loaded with the model."""
 
 _COMMIT = re.compile(r"[0-9a-f]{16,64}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """A Python file of a repository: its absolute *path* and its *name* in the repository, with ``/``."""
+    """A Python file, or settings of generation, of a repository: its absolute *path*, and its *name* there with ``/``."""
 
     path: str
     name: str
@@ -42,6 +44,11 @@ class Revision:
     folder: str
     imported: bool
     files: tuple[CodeFile, ...]
+
+    @property
+    def brings_code(self) -> bool:
+        """False for settings of generation alone, which most models have."""
+        return any(file.name.endswith(".py") for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ def repositories(folders: CacheFolders) -> tuple[str, ...]:
 
 
 def revisions(folders: CacheFolders) -> tuple[Revision, ...]:
-    """Every revision with code of its own, sorted by repository and revision.
+    """Every revision with code or settings of generation of its own, sorted by repository and revision.
 
     The copy that transformers imports is listed where it differs from the snapshot, or there is no snapshot.
     """
@@ -104,7 +111,9 @@ def _snapshots(name: str, folder: Path) -> Iterator[Revision]:
     for snapshot in sorted(folder.glob("snapshots/*")):
         if snapshot.is_dir():
             names = tuple(sorted(ref for ref, commit in refs.items() if commit == snapshot.name))
-            yield Revision(name, snapshot.name, names, str(snapshot), False, tuple(_python_files(snapshot)))
+            yield Revision(
+                name, snapshot.name, names, str(snapshot), False, tuple(_files(snapshot, *SNAPSHOT_PATTERNS))
+            )
 
 
 def _refs(folder: Path) -> dict[str, str]:
@@ -123,7 +132,7 @@ def _imported(modules: Path, models: Iterable[str]) -> Iterator[Revision]:
     """The code below *modules*, by repository and revision; *models* tells how names are really spelled."""
     spelled = {_module_path(name): name for name in models}
     groups: dict[tuple[str, str, str], list[CodeFile]] = {}
-    for file in _python_files(modules):
+    for file in _files(modules, "*.py"):
         parts = file.name.split("/")[:-1]
         if not parts:
             continue
@@ -162,12 +171,12 @@ def _is_copy(file: CodeFile, original: Revision | None) -> bool:
         return False
 
 
-def _python_files(folder: Path) -> Iterator[CodeFile]:
-    """The Python files below *folder* that hold anything, sorted; links to blobs count, dangling ones do not."""
-    for path in sorted(folder.rglob("*.py")):
+def _files(folder: Path, *patterns: str) -> Iterator[CodeFile]:
+    """The files below *folder* that hold anything, sorted; links to blobs count, dangling ones do not."""
+    for path in sorted({path for pattern in patterns for path in folder.rglob(pattern)}):
         try:
-            is_code = path.is_file() and path.stat().st_size > 0
+            has_content = path.is_file() and path.stat().st_size > 0
         except OSError:
             continue
-        if is_code and "__pycache__" not in path.parts:
+        if has_content and "__pycache__" not in path.parts:
             yield CodeFile(str(path), path.relative_to(folder).as_posix())

@@ -1,4 +1,4 @@
-"""The command ``kvlint hub``: lints the code that models bring along, as it lies in the local Hugging Face cache."""
+"""The command ``kvlint hub``: lints what models bring along, as it lies in the local Hugging Face cache."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Group:
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours.")
 @click.option("-q", "--quiet", is_flag=True, help="Findings only: no summary, no revisions without any.")
 def hub(name: str | None, **options: Any) -> int:
-    """Lint the code that models of the hub bring along (trust_remote_code).
+    """Lint the code that models of the hub bring along (trust_remote_code), and their generation_config.json.
 
     Looks into the local Hugging Face cache (HF_HOME, HF_HUB_CACHE and HF_MODULES_CACHE are respected), at every model
     or at ORG/NAME. Nothing is downloaded, imported or run, and nothing is changed.
@@ -77,7 +77,7 @@ def hub(name: str | None, **options: Any) -> int:
         where = (
             f"{name} is in the cache, but brings" if name else f"No model in {folders.hub} or {folders.modules} brings"
         )
-        text = "" if options["quiet"] else f"{where} no code of its own.\n"
+        text = "" if options["quiet"] else f"{where} no code or settings of generation of its own.\n"
     sys.stdout.write(text)
     notices = outcome.notices if not options["quiet"] else ()
     for notice in notices:
@@ -174,7 +174,7 @@ def group(
 
 
 def as_text(groups: Sequence[Group], view: View) -> str:
-    """A heading for every revision, its findings below, and the summary."""
+    """A heading for every revision that has findings or code, its findings below, and the summary."""
     from kvlint.report._text import heading, paint, summary
 
     parts = []
@@ -183,7 +183,7 @@ def as_text(groups: Sequence[Group], view: View) -> str:
         revision = one.revision
         if not one.found:
             clean += 1
-            if not view.quiet:
+            if not view.quiet and revision.brings_code:
                 parts.append(f"{title(revision, view.color)}: nothing found in {files(revision)}\n\n")
             continue
         parts.append(f"{title(revision, view.color)}\n  {paint(revision.folder, 'dim', view.color)}\n")
@@ -195,7 +195,7 @@ def as_text(groups: Sequence[Group], view: View) -> str:
     if not view.quiet:
         affected = len({one.revision.repository for one in groups if one.found})
         total = len({one.revision.repository for one in groups})
-        brings = "brings code is" if total == 1 else "bring code are"
+        brings = "brings code or settings is" if total == 1 else "bring code or settings are"
         parts.append(f"{affected} of {counted(total, 'model')} that {brings} affected.\n")
     return "".join(parts) + summary(view)
 

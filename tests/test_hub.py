@@ -83,7 +83,7 @@ def test_findings_are_grouped_by_repository_and_revision(home: Path, run: Run) -
     assert f"my-org/chat.1b at {NEW[:12]} (main)\n  {snapshot}\n  modeling_chat.py:1:38: KV101" in output
     assert f"my-org/chat.1b at {OLD[:12]} (refs/pr/1): nothing found in 1 file" in output
     assert "the copy that is imported" not in output  # it is the same as the snapshot
-    assert "1 of 1 model that brings code is affected." in output
+    assert "1 of 1 model that brings code or settings is affected." in output
     assert "Found 2 findings" in output
 
 
@@ -98,7 +98,10 @@ def test_one_model_by_name(home: Path, run: Run) -> None:
     code, output, _ = run("stale", "--target", "4.40")
     assert code == 0
     code, output, _ = run("org/weights")
-    assert (code, output) == (0, "org/weights is in the cache, but brings no code of its own.\n")
+    assert (code, output) == (
+        0,
+        "org/weights is in the cache, but brings no code or settings of generation of its own.\n",
+    )
 
 
 def test_names_that_are_not_there(home: Path, run: Run) -> None:
@@ -116,6 +119,34 @@ def test_no_cache_at_all(home: Path, run: Run) -> None:
     assert str(home / "hub") in errors
     (home / "hub").mkdir(parents=True)
     assert run()[0] == 0
+
+
+def test_settings_of_generation(home: Path, run: Run) -> None:
+    stale = '{\n  "cache_implementation": "dynamic_full"\n}\n'
+    config = '{"keys": "cache_implementation"}'
+    snapshot = download(home, "org/stale", NEW, {"generation_config.json": stale, "config.json": config}, "main")
+    download(home, "org/fine", NEW, {"generation_config.json": '{"use_cache": true}'}, "main")
+    download(home, "org/both", NEW, {"generation_config.json": stale, "m.py": STALE}, "main")
+    code, output, errors = run("--target", "5.24")
+    assert (code, errors) == (1, "")
+    assert f"org/stale at {NEW[:12]} (main)\n  {snapshot}\n  generation_config.json:2:27: KV401" in output
+    assert "org/fine" not in output
+    both = output[output.index("org/both") : output.index("org/stale")]
+    assert [line.split(":")[0].strip() for line in both.splitlines() if "KV" in line] == [
+        "generation_config.json",
+        "m.py",
+        "m.py",
+    ]
+    assert "2 of 3 models that bring code or settings are affected." in output
+    rows = json.loads(run("--target", "5.24", "--output-format", "json")[1])
+    assert [(row["repository"], row["files"], len(row["findings"])) for row in rows] == [
+        ("org/both", ["generation_config.json", "m.py"], 3),
+        ("org/fine", ["generation_config.json"], 0),
+        ("org/stale", ["generation_config.json"], 1),
+    ]
+    (snapshot / "generation_config.json").resolve().unlink()
+    assert "org/stale" not in run("--target", "5.24")[1]
+    assert run("org/fine", "--target", "5.24")[0] == 0
 
 
 def test_json(home: Path, run: Run) -> None:
