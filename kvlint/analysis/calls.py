@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, Expressions, holds
+from kvlint.analysis.expressions import INTERESTING, SIGNATURE, Expressions, holds
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import (
@@ -51,6 +51,9 @@ from kvlint.analysis.values import (
     Truth,
     Unknown,
     Value,
+    changed_mapping,
+    grown,
+    is_collection,
     join,
     literal,
     of_type,
@@ -87,6 +90,7 @@ TENSOR_METHODS = frozenset(
 )
 FOLLOWED = INTERESTING | {Model, SuperObject}
 BINDERS = ("types.MethodType", "functools.partial", "functools.partialmethod")
+SIGNATURES = ("inspect.signature", "inspect.getfullargspec", "inspect.getargspec")
 SEQUENCE_METHODS = frozenset({"split", "chunk", "unbind", "tensor_split"})
 """Methods of tensors (and of strings) that return a tuple or list, whatever they are given."""
 GENERATION_HOOKS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
@@ -122,6 +126,10 @@ def given_config(arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value]
     """The configuration that a model is built from."""
     values = [*arguments[:1], *(value for name, value in keywords if name == "config")]
     return next((atom for value in values for atom in of_type(value, Config)), None)
+
+
+LIST_GROWERS = frozenset({"append", "extend", "insert"})
+DICT_CHANGERS = frozenset({"update", "pop", "setdefault", "clear", "popitem"})
 
 
 def teaches(value: Value, before: Value) -> bool:
@@ -174,6 +182,9 @@ class Calls(Expressions):
                 return True
         if isinstance(node.func, ast.Attribute) and node.func.attr in HOOK_REGISTRARS:
             return True
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "generate":
+            if any(isinstance(atom, Mapping) for name, value in keywords if not name for atom in value):
+                return True
         for keyword in node.keywords:
             if keyword.arg in CACHE_KEYWORDS or keyword.arg in (
                 "cache_position",
@@ -299,6 +310,8 @@ class Calls(Expressions):
             )
         if name in ("copy.deepcopy", "copy.copy") and arguments:
             return arguments[0]
+        if name in SIGNATURES and len(arguments) == 1 and len(arguments[0]) == 1:
+            return (Member(arguments[0][0], SIGNATURE),)
         if name in BINDERS and arguments:
             bound = name == "types.MethodType"
             return tuple(LocalFunction(item.info, bound) for item in of_type(arguments[0], LocalFunction)) or UNKNOWN
@@ -407,6 +420,17 @@ class Calls(Expressions):
         flow: Flow,
     ) -> Value:
         of, name = atom.of, atom.name
+        if isinstance(of, Member) and of.name == SIGNATURE and name == "keys":
+            return (of,)
+        if isinstance(of, Mapping) and name in DICT_CHANGERS and isinstance(node.func, ast.Attribute):
+            path = path_of(node.func.value)
+            found = self.key_of(of, str(literal(arguments[0])), node) if name == "pop" and arguments else UNKNOWN
+            if path in flow.names:
+                flow.names[path] = tuple(
+                    changed_mapping(item, name, arguments, keywords) if isinstance(item, Mapping) else item
+                    for item in flow.names[path]
+                )
+            return join(found, *arguments[1:2]) if name in ("pop", "setdefault") else UNKNOWN
         if isinstance(of, LocalFunction):
             return (LocalFunction(of.info, bound=True),) if name == "__get__" else UNKNOWN
         if isinstance(of, CacheObject):
@@ -442,6 +466,12 @@ class Calls(Expressions):
         if isinstance(of, (ModelKwargs, OutputDict, Mapping)) and name == "copy":
             return (of,)
         if isinstance(of, (Items, LegacyCache, Sequence)):
+            path = path_of(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            if name in LIST_GROWERS and arguments and path in flow.names:
+                added: Value = (Items((arguments[-1],)),)
+                if name == "extend":
+                    added = arguments[0] if is_collection(arguments[0]) else (Sequence(UNKNOWN),)
+                flow.names[path] = grown(flow.names[path], added)
             return UNKNOWN
         if isinstance(of, SuperObject):
             if self.is_model_instance(of.info) and name in ("forward", "__call__"):
@@ -534,6 +564,8 @@ class Calls(Expressions):
         if name in ("get", "pop") and arguments and isinstance(literal(arguments[0]), str):
             found = self.key_of(Unknown(), literal(arguments[0]), node)
             return join(found, arguments[1] if len(arguments) > 1 else (NoneValue(),))
+        if name.endswith(GENERATION_HOOKS) and self.uses_transformers and not self.foreign_engine:
+            return (ModelKwargs(hook=True),)  # a model's own, kept under another name: base_model_prepare_inputs_...
         if name == "generate":
             wanted = any(
                 item.arg == "return_dict_in_generate"
@@ -608,7 +640,10 @@ class Calls(Expressions):
             if any(isinstance(atom, Unknown) for atom in first):
                 return (Sequence(UNKNOWN, is_tuple=name == "tuple"),)
             if any(isinstance(atom, (Items,)) for atom in first) and name in ("tuple", "list"):
-                return first
+                return tuple(
+                    replace(atom, is_tuple=name == "tuple") if isinstance(atom, (Items, Sequence)) else atom
+                    for atom in first
+                )
             return (Sequence(self.item_value(first, node), is_tuple=name == "tuple"),)
         if name == "zip":
             return (Sequence((Items(tuple(self.item_value(value, node) for value in arguments)),)),)

@@ -65,10 +65,12 @@ from kvlint.analysis.values import (
     Truth,
     Unknown,
     Value,
+    changed_mapping,
     grown,
     join,
     literal,
     now,
+    of_type,
 )
 from kvlint.releases import ReleaseSet
 from kvlint.source import Region
@@ -109,6 +111,7 @@ TRANSFORMERS_MODULES = frozenset(
 HOOKS = frozenset({"forward", "prepare_inputs_for_generation", "_reorder_cache", "_update_model_kwargs_for_generation"})
 IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
+ENDS_A_PART = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
 class Walk(Annotations):
@@ -132,6 +135,9 @@ class Walk(Annotations):
         self._package = package_name(path)
         self.in_transformers = self._package.split(".")[0] == "transformers"
         self._following: set[Path] = {path}
+        self._walked: set[int] = set()
+        self.in_parts = False
+        self.around = ""
 
     # -- the module -------------------------------------------------------------------------------------------------
 
@@ -210,7 +216,7 @@ class Walk(Annotations):
         return self.text[start : self.index.line_end(node.end_lineno or node.lineno)]
 
     def run_module(self) -> None:
-        flow = self.block(self.tree.body, self.module_flow)
+        flow = self.block(self.tree.body, self.module_flow, in_parts=self.in_parts)
         if flow is not None and flow is not self.module_flow:
             self.module_flow.names.update(flow.names)
         for name, value in self.module_flow.names.items():
@@ -219,7 +225,7 @@ class Walk(Annotations):
     def survey_imports(self) -> None:
         """Finds out whether the file uses transformers, or another engine with caches of its own."""
         roots: set[str] = set()
-        for match in IMPORT_LINE.finditer(self.text):
+        for match in IMPORT_LINE.finditer(f"{self.around}\n{self.text}" if self.around else self.text):
             dots, module = match["dots"], match["module"]
             if not dots:
                 roots |= {part.split(".")[0] for part in re.split(r"[\s,]+", match["modules"] or module)}
@@ -232,15 +238,18 @@ class Walk(Annotations):
     def _concerned(self, info: FunctionInfo, changed: set[tuple[str, Any]]) -> bool:
         if ("parameter", id(info.node)) in changed or ("reader", id(info.node)) in changed:
             return True
-        names = {key for kind, key in changed if kind == "attribute"}
+        unseen = id(info) not in self._walked
+        names = {key for kind, key in changed if kind == "attribute" or (kind == "result" and unseen)}
         if not names:
             return False
         text = self.function_text(info)
         return any(name in text and re.search(rf"\b{re.escape(name)}\b", text) for name in names)
 
     def tell_readers(self, info: FunctionInfo) -> None:
-        """Notes for another walk who has used the result of a function before it was known."""
+        """Notes for another walk who has used the result of a function before it was known, or was not walked at all."""
         self.changed |= {("reader", reader) for reader in info.readers}
+        self.changed.add(("result", info.name))
+        self.telling.names.add(info.name)
 
     def _drop_facts(self, infos: Iterable[FunctionInfo | None]) -> None:
         gone = {id(info) for info in infos}
@@ -250,8 +259,11 @@ class Walk(Annotations):
 
     # -- statements -------------------------------------------------------------------------------------------------
 
-    def block(self, body: list[ast.stmt], flow: Flow | None) -> Flow | None:
-        """The flow after *body*; None where it never ends normally."""
+    def block(self, body: list[ast.stmt], flow: Flow | None, in_parts: bool = False) -> Flow | None:
+        """The flow after *body*; None where it never ends normally.
+
+        *in_parts*: the statements come from cells or examples, of which one may end early and the next still runs.
+        """
         for statement in body:
             if flow is None or not flow.releases:
                 return None
@@ -260,7 +272,8 @@ class Walk(Annotations):
             executor = self._executors.get(kind)
             if executor is None:
                 executor = self._executors[kind] = getattr(self, "_exec_" + kind.__name__, self._exec_other)
-            flow = executor(statement, flow)
+            after = executor(statement, flow)
+            flow = flow if after is None and in_parts and isinstance(statement, ENDS_A_PART) else after
         return flow
 
     def _exec_other(self, node: ast.stmt, flow: Flow) -> Flow | None:
@@ -316,7 +329,11 @@ class Walk(Annotations):
         target = node.target
         if isinstance(target, ast.Name):
             value = self.lookup(target.id, flow)
-            flow.bind(target.id, grown(value, added) if isinstance(node.op, ast.Add) else UNKNOWN)
+            if isinstance(node.op, ast.BitOr) and value and all(isinstance(atom, Mapping) for atom in value):
+                merged = tuple(changed_mapping(atom, "update", (added,)) for atom in of_type(value, Mapping))
+                flow.bind(target.id, merged)
+            else:
+                flow.bind(target.id, grown(value, added) if isinstance(node.op, ast.Add) else UNKNOWN)
         elif isinstance(target, ast.Attribute):
             base = self.expression(target.value, flow, target)
             self.record_attribute(target, target.value, base, target.attr, "augmented", flow, node)
@@ -419,7 +436,13 @@ class Walk(Annotations):
                 self.record_attribute(target, target.value, base, target.attr, "delete", flow, node)
             elif isinstance(target, ast.Subscript):
                 base = self.expression(target.value, flow, target)
-                self.record_subscript(target, base, self.expression(target.slice, flow, target), "delete", flow, node)
+                index = self.expression(target.slice, flow, target)
+                self.record_subscript(target, base, index, "delete", flow, node)
+                holder = path_of(target.value)
+                if holder in flow.names and all(isinstance(atom, Mapping) for atom in flow.names[holder]):
+                    flow.names[holder] = tuple(
+                        changed_mapping(atom, "pop", (index,)) for atom in of_type(flow.names[holder], Mapping)
+                    )
             path = path_of(target)
             if path:
                 flow.forget(path)
@@ -1060,9 +1083,12 @@ def sys_modules() -> frozenset[str]:
     return sys.stdlib_module_names
 
 
-def analyse(region: Region, path: Path, target: ReleaseSet, project: Project, timeline: Timeline) -> Facts:
+def analyse(
+    region: Region, path: Path, target: ReleaseSet, project: Project, timeline: Timeline, around: str = ""
+) -> Facts:
     """The facts of one region; a ``generation_config.json`` and the prose of a document have a text and no tree.
 
+    *around* is the module that an example in a docstring stands in: what that imports is around the example, too.
     Raises SyntaxError where the text does not parse and RecursionError where it is nested too deeply.
     """
     if not region.is_python:
@@ -1071,5 +1097,7 @@ def analyse(region: Region, path: Path, target: ReleaseSet, project: Project, ti
         warnings.simplefilter("ignore")
         tree = ast.parse(region.text)
     walker = Walk(region.text, tree, path, target, project, timeline)
+    walker.in_parts = region.kind != "module"
+    walker.around = around
     walker.run()
     return walker.facts(region.kind)

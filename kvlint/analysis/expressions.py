@@ -93,6 +93,9 @@ INTERESTING: frozenset[type[Atom]] = frozenset(
 )
 
 
+SIGNATURE = "<signature>"
+"""Stands as a member of a function for what ``inspect`` says of its parameters."""
+SIGNATURE_PARTS = frozenset({"parameters", "args", "kwonlyargs", "co_varnames"})
 COMPARED = INTERESTING | {CacheLength}
 WITH_MODELS = INTERESTING | {Model, Instance, SuperObject}
 ITERATED: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache, LayerPair, CacheLayers})
@@ -412,6 +415,10 @@ class Expressions(Recorder):
     def _attribute_member(self, atom: Member, name: str, node: ast.expr) -> Value:
         if isinstance(atom.of, PerRelease) and atom.name == "distribution" and name == "version":
             return (atom.of,)
+        if name == "__code__" and atom.name == "forward":
+            return (Member(atom, SIGNATURE),)
+        if atom.name == SIGNATURE:
+            return (Member(atom, "keys"),) if name == "keys" else (atom,) if name in SIGNATURE_PARTS else UNKNOWN
         return UNKNOWN
 
     def _attribute_member_holder(self, atom: Atom, name: str, node: ast.expr) -> Value:

@@ -6,8 +6,9 @@ import ast
 from dataclasses import dataclass, replace
 
 from kvlint.analysis.calls import Calls
+from kvlint.analysis.expressions import SIGNATURE
 from kvlint.analysis.facts import GuardUse, TestUse
-from kvlint.analysis.names import looks_like_cache, version_of_name
+from kvlint.analysis.names import CACHE_KEYWORDS, looks_like_cache, version_of_name
 from kvlint.analysis.recorder import Flow, merge, path_of
 from kvlint.analysis.values import (
     CACHE,
@@ -23,6 +24,8 @@ from kvlint.analysis.values import (
     Literal,
     LocalClass,
     Mapping,
+    Member,
+    Model,
     NoneValue,
     PerRelease,
     Sequence,
@@ -189,9 +192,31 @@ class Guards(Calls):
             result &= part
         return result
 
+    def with_parameter(self, function: Atom, name: object) -> ReleaseSet | None:
+        """Releases on which a ``forward`` of the library takes the cache under this name; None for anything else."""
+        if name not in CACHE_KEYWORDS:
+            return None
+        qualified, kind = "", "model"
+        if isinstance(function, Member) and isinstance(function.of, Model) and function.name == "forward":
+            qualified, kind = function.of.cls, function.of.role
+        elif isinstance(function, Symbol) and function.name.endswith(".forward"):
+            qualified = function.name.removesuffix(".forward")
+        else:
+            return None
+        dated = self.timeline.forward_keywords(self.timeline.canonical(qualified) or qualified) if qualified else ()
+        if dated:
+            having = ReleaseSet(0)
+            for releases, names in dated:
+                having |= releases if name in names else ReleaseSet(0)
+            return having
+        return self.timeline.keyword_of_kind(kind, str(name)) if isinstance(function, Member) else None
+
     def compare_values(self, op: str, left: Value, right: Value) -> ReleaseSet | None:
         if len(left) != 1 or len(right) != 1:
             return None
+        if op in ("In", "NotIn") and isinstance(right[0], Member) and right[0].name == SIGNATURE:
+            having = self.with_parameter(right[0].of, literal(left))
+            return having if op == "In" or having is None else self.timeline.all - having
         if self._asking and op in ("Eq", "NotEq") and isinstance(left[0], Literal) and isinstance(right[0], Literal):
             holds = (left[0].value == right[0].value) == (op == "Eq")
             return self.timeline.all if holds else ReleaseSet(0)

@@ -43,7 +43,7 @@ UNREAD: frozenset[str] = frozenset()
 WORD = re.compile(r"[^\W\d]\w*|:=")
 TELLING_WORD = re.compile(
     r"(?i)cache|past|kv|version|transformers|pretrained|generat|legacy|seen_tokens|crop|attr$|instance|subclass|callable|super"
-    r"|hook|method|partial|kwargs|reorder|copy|ignore_keys|import|config|cast$|_implementation|:="
+    r"|hook|method|partial|kwargs|reorder|copy|ignore_keys|import|config|cast$|signature|argspec|co_varnames|_implementation|:="
 )
 TELLING_NAMES = (
     CACHE_NAMES | LOOSE_CACHE_NAMES | CACHE_KEYWORDS | CACHE_OUTPUT_KEYS | DISTINCTIVE_MEMBERS | MODEL_KWARGS_NAMES

@@ -348,8 +348,14 @@ def is_mixed(items: Iterable[Value]) -> bool:
     return len({bool(cache_of(item, Certainty.NAMED)) for item in items if not only(item, NoneValue)}) > 1
 
 
+def is_collection(value: Value) -> bool:
+    """True where every alternative is a tuple or list whose items are known."""
+    return bool(value) and all(isinstance(atom, (Items, Sequence)) for atom in value)
+
+
 def grown(value: Value, added: Value) -> Value:
-    """What ``value + added`` makes of a collection; unknown for anything else."""
+    """What ``value + added`` makes of a collection; unknown for anything else. None cannot be added to: it was a tuple."""
+    value = without(value, NoneValue) or value
     if any(isinstance(atom, LegacyCache) for atom in value):
         return value
     collections = [atom for atom in value if isinstance(atom, (Items, Sequence))]
@@ -365,6 +371,32 @@ def grown(value: Value, added: Value) -> Value:
             return (Items((*value[0].items, *added[0].items), value[0].is_tuple),)
         return UNKNOWN
     return (Sequence(join(*parts) if parts else UNKNOWN, is_tuple=all(atom.is_tuple for atom in collections)),)
+
+
+def changed_mapping(
+    mapping: Mapping, method: str, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...] = ()
+) -> Mapping:
+    """The dict behind a call of one of the methods that change it in place."""
+    items = dict(mapping.items)
+    key = literal(arguments[0]) if arguments else None
+    if method == "pop" and isinstance(key, str):
+        items.pop(key, None)
+        return replace(mapping, items=tuple(items.items()))
+    if method == "setdefault" and isinstance(key, str):
+        if not mapping.open:
+            items.setdefault(key, arguments[1] if len(arguments) > 1 else (NoneValue(),))
+        return replace(mapping, items=tuple(items.items()))
+    if method == "update":
+        is_open = mapping.open
+        for name, value in [*(("", value) for value in arguments), *keywords]:
+            if name:
+                items[name] = value
+            elif len(value) == 1 and isinstance(value[0], Mapping) and not value[0].open:
+                items.update(value[0].items)
+            else:
+                items, is_open = {}, True
+        return replace(mapping, items=tuple(items.items()), open=is_open)
+    return replace(mapping, items=(), open=method != "clear")
 
 
 def restrict(value: Value, releases: ReleaseSet) -> Value:
