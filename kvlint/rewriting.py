@@ -72,6 +72,12 @@ def is_plain(node: ast.expr) -> bool:
     return False
 
 
+def can_be_dropped(node: ast.expr) -> bool:
+    """True for an expression that does nothing but have a value."""
+    does = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+    return not any(isinstance(part, does) for part in ast.walk(node))
+
+
 def parenthesised(source: str, node: ast.expr) -> str:
     """*source*, in parentheses where *node* binds weaker than an attribute access."""
     strong = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Tuple, ast.List, ast.Dict, ast.Set)
@@ -173,7 +179,7 @@ def attribute_edit(facts: Facts, node: ast.Attribute, new: str) -> Edit:
 def drop_keywords(facts: Facts, node: ast.Call, names: Sequence[str]) -> Edit | None:
     """Removes keyword arguments whose values can be dropped without anybody noticing."""
     for keyword in node.keywords:
-        if keyword.arg in names and not is_plain(keyword.value):
+        if keyword.arg in names and not can_be_dropped(keyword.value):
             return None
     return rewrite_call(
         facts,

@@ -241,9 +241,9 @@ MERGED = [
         + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, *, x=(1)):\n        'Attends.'\n\n        # first\n        return past_key_values\n",
         WIDE,
         ATTENTION
-        + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, *, x=(1), past_key_value=None, cache=None):\n        'Attends.'\n\n        # first\n"
+        + "class A(LlamaAttention):\n    def forward(self, h, past_key_values=None, *, x=(1), past_key_value=None, cache=None):\n        'Attends.'\n\n"
         "        past_key_values = past_key_value if past_key_value is not None else past_key_values\n"
-        "        past_key_values = cache if cache is not None else past_key_values\n        return past_key_values\n",
+        "        past_key_values = cache if cache is not None else past_key_values\n        # first\n        return past_key_values\n",
     ),
     # no default yet; tabs; *args
     (
@@ -604,7 +604,7 @@ def test_position_behind_a_past_that_never_comes() -> None:
         ),
         ("out = model(ids)\nout.past_key_values = None", "out = model(ids)\nout.cache = None"),
         # all or nothing
-        ("out = model(ids)\nmodel(ids, past_key_values=c)\nmodel(**{'past_key_values': c})", None),
+        ("out = model(ids)\nmodel(ids, past_key_values=c)\nmodel(**{'past_key_' 'values': c})", None),
         ("out = model(ids)\nout.past_key_values\ngetattr(out, 'past_key_values')", None),
         # not a model output, not a call of the library
         ("x.past_key_values, feeds['past_key_values'], helper(past_key_values=c)", None),
@@ -618,3 +618,131 @@ def test_renaming_everything_or_nothing(before: str, after: str | None) -> None:
 def test_old_names_stay_where_they_are_needed() -> None:
     assert ranges("KV308", HEAD + "model(ids, past_key_values=c)\n", WIDE) == []
     assert ranges("KV308", HEAD + "model(ids, past_key_values=c)\n", NEW) == [("deprecated", ("5.24.0",))]
+
+
+def test_merging_lines_go_in_front_of_the_comments_of_the_first_statement() -> None:
+    text = """\
+from transformers import GenerationMixin, PreTrainedModel
+
+
+class A(PreTrainedModel, GenerationMixin):
+    def forward(self, input_ids=None, past_key_values=None, **kwargs):
+        \"\"\"Doc.\"\"\"
+
+        # how many tokens there are
+        # so far
+        return past_key_values.get_seq_length() if past_key_values is not None else 0
+"""
+    new = text.replace("past_key_values=None, **kwargs", "past_key_values=None, cache=None, **kwargs").replace(
+        "        # how many",
+        "        past_key_values = cache if cache is not None else past_key_values\n        # how many",
+    )
+    assert fixed(text, ">=5.20", codes=["KV305"]) == new
+
+
+PASSED_ON = """\
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer
+
+
+class OwnAttention(LlamaAttention):
+    def forward(self, hidden_states, {parameter}=None, **kwargs):
+        return {parameter}.update(hidden_states, hidden_states, 0)
+
+
+class OwnLayer(LlamaDecoderLayer):
+    def __init__(self, config, layer_idx):
+        super().__init__(config, layer_idx)
+        self.self_attn = OwnAttention(config, layer_idx)
+
+    def forward(self, hidden_states, past_key_values=None, **kwargs):{mark}
+        return self.self_attn(hidden_states, past_key_values=past_key_values, **kwargs)
+"""
+
+
+def test_what_is_passed_on_to_a_part_with_the_old_name_is_lost() -> None:
+    expect("KV305", PASSED_ON.format(parameter="past_key_values", mark="  # KV305"))
+    both = PASSED_ON.format(parameter="past_key_values", mark="").replace("None, **", "None, cache=None, **", 1)
+    expect("KV305", both)
+    left_to_the_library = PASSED_ON.format(parameter="past_key_values", mark="").replace(
+        "        self.self_attn = OwnAttention(config, layer_idx)\n", "        self.own = 1\n"
+    )
+    assert "OwnLayer" not in "".join(one.message for one in lint(left_to_the_library, NEW, codes=["KV305"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "renamed"),
+    [
+        ("    kw = {'past_key_values': past, 'use_cache': True}\n    return model.generate(ids, **kw)\n", True),
+        ("    kw = dict(past_key_values=past)\n    return model(ids, **kw)\n", True),
+        ("    return model(ids, **{'past_key_values': past})\n", True),
+        (
+            "    out = model(ids, **{'past_key_values': past})\n    kw = dict(past_key_values=out)\n    return model(ids, **kw)\n",
+            True,
+        ),
+        ("    kw = {'past_key_values': past}\n    print(kw)\n    return model(ids, **kw)\n", False),
+        ("    kw = {}\n    kw['past_key_values'] = past\n    return model(ids, **kw)\n", False),
+        ("    kw = {'past_key_values': past, **more}\n    return model(ids, **kw)\n", False),
+    ],
+)
+def test_keys_of_dicts_are_renamed_with_the_rest_or_nothing_is(text: str, renamed: bool) -> None:
+    code = (
+        MODEL
+        + "model = LlamaForCausalLM.from_pretrained('x')\ndef f(ids, past, more):\n    model(ids, past_key_values=past)\n"
+        + text
+    )
+    new = code.replace("'past_key_values'", "'cache'").replace("past_key_values=", "cache=")
+    assert fixed(code, NEW, codes=["KV308"]) == (new if renamed else code)
+
+
+HOOKED = """\
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("x")
+
+
+def hook(module, args, kwargs):
+    {body}
+    return args, kwargs
+
+
+model.model.layers[0].self_attn.register_forward_pre_hook(hook, with_kwargs=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "target", "after"),
+    [
+        ("past = kwargs['past_key_values']", NEW, "past = kwargs['cache']"),
+        ("kwargs['past_key_values'] = trim(kwargs['past_key_values'])", NEW, "kwargs['cache'] = trim(kwargs['cache'])"),
+        (
+            "past = kwargs.pop('past_key_values', None)",
+            ">=5.0",
+            "past = kwargs.pop('cache', kwargs.pop('past_key_values', None))",
+        ),
+        (
+            "if 'past_key_values' not in kwargs: return",
+            ">=5.0",
+            "if ('cache' not in kwargs and 'past_key_values' not in kwargs): return",
+        ),
+        (
+            "past = kwargs['past_key_values']",
+            ">=5.0",
+            "past = (kwargs['cache'] if 'cache' in kwargs else kwargs['past_key_values'])",
+        ),
+        ("kwargs['past_key_values'] = trim(kwargs['past_key_values'])", ">=5.0", None),
+        ("past = kwargs.pop('past_key_values')", ">=5.0", None),
+        ("past = kwargs['past_key_values'] or other['past_key_values']", NEW, None),
+        ("past = kwargs.get('past_key_value', kwargs.get('past_key_values'))", NEW, None),
+        ("past = kwargs['past_key_values']", ">=4.50", None),
+    ],
+)
+def test_hooks_look_for_the_new_key(body: str, target: str, after: str | None) -> None:
+    text = HOOKED.format(body=body)
+    assert lint(text, target, codes=["KV305"])
+    assert fixed(text, target, codes=["KV305"]) == (text if after is None else HOOKED.format(body=after))
+
+
+def test_a_lambda_is_a_hook_too() -> None:
+    text = HOOKED.format(body="pass").replace("_hook(hook,", "_hook(lambda m, a, kw: print(kw['past_key_values']),")
+    assert [one.code for one in lint(text, NEW, codes=["KV305"])] == ["KV305"]
+    assert "kw['cache']" in fixed(text, NEW, codes=["KV305"])

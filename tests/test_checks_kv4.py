@@ -13,8 +13,9 @@ from kvlint import checks
 from kvlint.analysis import analyse
 from kvlint.analysis.project import Project
 from kvlint.analysis.values import Config, Model
+from kvlint.carriers.regions import edited
 from kvlint.checks.kv404_quantized_cache_on_sliding_model import families, other_layers
-from kvlint.findings import Finding
+from kvlint.findings import Applicability, Finding
 from kvlint.source import parse
 from kvlint.timeline import the_timeline
 
@@ -64,11 +65,20 @@ def test_values_by_release(value: str, expected: list[tuple[str, str, tuple[str,
         "self.llm.generate(ids, cache_implementation='sink')",
         "model.generation_config.cache_implementation = 'sink'",
         "model.generation_config.update(cache_implementation='sink')",
+        "setattr(model.generation_config, 'cache_implementation', 'sink')",
         "GenerationConfig(cache_implementation='sink')",
         "GenerationConfig.from_pretrained('x', cache_implementation='sink')",
         "kw = {'cache_implementation': 'sink'}\nmodel.generate(ids, **kw)",
         "kw = dict(cache_implementation='sink')\nmodel.generate(ids, **kw)",
         "kw = {}\nkw['cache_implementation'] = 'sink'\nmodel.generate(ids, **kw)",
+        "kw = {}\nkw.update(cache_implementation='sink')\nmodel.generate(ids, **kw)",
+        "kw = {}\nkw.update({'cache_implementation': 'sink'})\nmodel.generate(ids, **kw)",
+        "kw = {}\nkw |= {'cache_implementation': 'sink'}\nmodel.generate(ids, **kw)",
+        "kw = {}\nkw.setdefault('cache_implementation', 'sink')\nmodel.generate(ids, **kw)",
+        "kw = {'cache_implementation': 'sink'}\nkw.setdefault('cache_implementation', 'static')\nmodel.generate(ids, **kw)",
+        "def f(ids, **kw):\n    kw.setdefault('cache_implementation', 'sink')\n    return model.generate(ids, **kw)",
+        "model.generate(ids, cache_implementation='static' if fast else 'sink')",
+        "def f(m):\n    m.generate(ids, **{'cache_implementation': 'sink'})",
         "def f(generate_kwargs):\n    generate_kwargs['cache_implementation'] = 'sink'",
     ],
 )
@@ -82,6 +92,15 @@ def test_places(text: str) -> None:
         "model.generate(ids, cache_implementation=None)",
         "model.generate(ids, cache_implementation=name)",
         "helper(cache_implementation='sink')",
+        "kw = {'cache_implementation': 'sink'}\nkw.pop('cache_implementation')\nmodel.generate(ids, **kw)",
+        "kw = {'cache_implementation': 'sink'}\ndel kw['cache_implementation']\nmodel.generate(ids, **kw)",
+        "kw = {'cache_implementation': 'sink'}\nkw.clear()\nmodel.generate(ids, **kw)",
+        "kw = {'cache_implementation': 'sink'}\nkw.update(user)\nmodel.generate(ids, **kw)",
+        "kw = {'cache_implementation': 'sink'}\nkw |= {'cache_implementation': 'static'}\nmodel.generate(ids, **kw)",
+        "model.generate(ids, cache_implementation=name or 'sink')",
+        "kw = {'cache': DynamicCache()}\nif static:\n    kw = {'cache_implementation': 'static'}\nmodel.generate(ids, **kw)",
+        "kw = {'cache_implementation': 'static'}\nif own:\n    kw.pop('cache_implementation')\n    kw['cache'] = DynamicCache()\n"
+        "model.generate(ids, **kw)",
         "kw = {'cache_implementation': 'sink'}",
         "try:\n    model.generate(ids, cache_implementation='sink')\nexcept ValueError:\n    pass",
         "model.config.cache_implementation = 'sink'",
@@ -123,6 +142,169 @@ def test_silent(text: str) -> None:
 )
 def test_options(text: str, target: str, category: str) -> None:
     assert [item[:2] for item in code(text, target)] == [("KV403", category)]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("kw = {'cache_implementation': 'sink'}\nmodel.generate(ids, **kw)", "'sink'"),
+        ("model.generate(ids, cache_implementation='static' if fast else 'sink')", "'sink'"),
+        ("kw = {}\nkw.update(cache_implementation='sink')\nmodel.generate(ids, **kw)", "'sink'"),
+        (
+            "class A:\n    def __init__(self):\n        self.kw = {'cache_implementation': 'sink'}\n"
+            "        self.other = {'cache_implementation': 'sink'}\n"
+            "    def go(self, ids):\n        return model.generate(ids, **self.kw)",
+            "'sink'",
+        ),
+        (
+            "def f(ids):\n    kw = {'cache_implementation': 'sink'}\n    return model.generate(ids, **kw)\n"
+            "def g(ids):\n    kw = {'cache_implementation': 'sink'}\n    return kw",
+            "'sink'",
+        ),
+        (
+            "kw = {'cache_implementation': name}\nkw['cache_implementation'] = 'sink'\nmodel.generate(ids, **kw)",
+            "'sink'",
+        ),
+    ],
+)
+def test_a_finding_stands_where_the_value_is_written(text: str, place: str) -> None:
+    (finding,) = lint(HEAD + text + "\n", NEW, codes=["KV401"])
+    assert (HEAD + text)[finding.start : finding.end] == place
+    assert finding.start == (HEAD + text).index(place)
+
+
+def test_hybrid_in_code_is_reported_wherever_it_is_set() -> None:
+    for text in (
+        "model.generation_config.cache_implementation = 'hybrid'",
+        "NAME = 'hybrid'\nmodel.generation_config.cache_implementation = NAME",
+        "GenerationConfig(cache_implementation='hybrid')",
+    ):
+        assert [item[:2] for item in code(text)] == [("KV401", "silent")]
+
+
+# -- KV403 and KV404: leaving options out ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "new", "target", "safe"),
+    [
+        ("model.generate(ids, cache=c, cache_implementation='static')", "model.generate(ids, cache=c)", NEW, False),
+        ("model.generate(ids, max_cache_len=8, top_k=1)", "model.generate(ids, top_k=1)", NEW, False),
+        ("model.generate(ids, max_cache_len=8, top_k=1)", "model.generate(ids, top_k=1)", ">=5.0", False),
+        (
+            "model.generate(ids, max_cache_len=8, cache_implementation='dynamic')",
+            "model.generate(ids, cache_implementation='dynamic')",
+            NEW,
+            True,
+        ),
+        ("model.generate(ids, max_cache_len=8, cache_implementation='static')", None, ">=5.0", False),
+        (
+            "model.generate(ids, cache_implementation='static', cache_config={'max_cache_len': 8})",
+            "model.generate(ids, cache_implementation='static')",
+            ">=4.54",
+            True,
+        ),
+        ("model.generate(ids, cache_implementation='static', cache_config={'max_cache_len': 8})", None, ">=4.50", True),
+        ("model.generate(ids, cache_implementation='static', cache_config=make())", None, NEW, True),
+        ("GenerationConfig(max_cache_len=8)", "GenerationConfig()", NEW, False),
+        ("model.generate(ids, return_legacy_cache=False)", "model.generate(ids)", NEW, False),
+        ("model.generate(ids, return_legacy_cache=False)", None, ">=4.50", False),
+        ("GenerationConfig(return_legacy_cache=True)", "GenerationConfig()", NEW, False),
+        ("model.generate(ids, **{'max_cache_len': 8, 'top_k': 1})", "model.generate(ids, **{'top_k': 1})", NEW, False),
+        ("model.generate(ids, **{'top_k': 1, 'max_cache_len': 8})", "model.generate(ids, **{'top_k': 1})", NEW, False),
+        ("model.generate(ids, **{'max_cache_len': 8})", "model.generate(ids, **{})", NEW, False),
+        ("model.generate(ids, **{'top_k': 1, ('max_cache_len'): 8})", None, NEW, False),
+        (
+            "def f():\n    kw = dict(top_k=1, max_cache_len=8)\n    model.generate(ids, **kw)",
+            "def f():\n    kw = dict(top_k=1)\n    model.generate(ids, **kw)",
+            NEW,
+            False,
+        ),
+        (
+            "def f():\n    kw = {\n        'top_k': 1,\n        'max_cache_len': 8,\n    }\n    model.generate(ids, **kw)",
+            "def f():\n    kw = {\n        'top_k': 1,\n    }\n    model.generate(ids, **kw)",
+            NEW,
+            False,
+        ),
+        (
+            "def f():\n    kw = {\n        'max_cache_len': 8,  # why\n        'top_k': 1,\n    }\n    model.generate(ids, **kw)",
+            None,
+            NEW,
+            False,
+        ),
+        (
+            "def f():\n    kw = {'max_cache_len': 8}\n    model.generate(ids, **kw)\n    return kw",
+            None,
+            NEW,
+            False,
+        ),
+        ("kw = {'max_cache_len': 8, 'top_k': 1}\nmodel.generate(ids, **kw)", None, NEW, False),
+        (
+            "model.generate(ids, cache_implementation='quantized', cache_config={'device': 'cuda', 'nbits': 4})",
+            "model.generate(ids, cache_implementation='quantized', cache_config={'nbits': 4})",
+            NEW,
+            False,
+        ),
+        (
+            "model.generate(ids, cache_implementation='quantized', cache_config=dict(device='cuda', nbits=4))",
+            "model.generate(ids, cache_implementation='quantized', cache_config=dict(nbits=4))",
+            NEW,
+            False,
+        ),
+        (
+            "model.generate(ids, cache_implementation='quantized', cache_config={'backend': 'HQQ'})",
+            "model.generate(ids, cache_implementation='quantized', cache_config={'backend': 'hqq'})",
+            NEW,
+            False,
+        ),
+        ("model.generate(ids, cache_implementation='quantized', cache_config={'backend': 'nope'})", None, NEW, False),
+    ],
+)
+def test_what_is_left_out(text: str, new: str | None, target: str, safe: bool) -> None:
+    (finding, *_) = lint(HEAD + text + "\n", target, codes=["KV403"])
+    assert (finding.fix is None) == (new is None)
+    if new is not None:
+        assert finding.fix is not None
+        assert (finding.fix.applicability is Applicability.SAFE) == safe
+        assert fixed(HEAD + text + "\n", target, codes=["KV403"], unsafe=True) == HEAD + new + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "new"),
+    [
+        ('{\n  "max_cache_len": 8,\n  "top_k": 1\n}\n', '{\n  "top_k": 1\n}\n'),
+        ('{\n  "top_k": 1,\n  "max_cache_len": 8\n}\n', '{\n  "top_k": 1\n}\n'),
+        ('{"top_k":1 ,"max_cache_len" : 8 , "a": {"max_cache_len": 3}}', '{"top_k":1 ,"a": {"max_cache_len": 3}}'),
+        ('{"max_cache_len": 8}', "{}"),
+        ('{"max_cache_len": 9, "max_cache_len": 8}', None),
+        (
+            '{"use_cache": false, "cache_config": {}, "x": 1, "cache_implementation": "static"}',
+            '{"use_cache": false, "x": 1}',
+        ),
+        ('{"return_legacy_cache": true, "x": "}"}', '{"x": "}"}'),
+        (
+            '{"cache_implementation": "quantized", "cache_config": {"nbits": 4, "device": "cuda"}}',
+            '{"cache_implementation": "quantized", "cache_config": {"nbits": 4}}',
+        ),
+        (
+            '{"cache_implementation": "quantized", "cache_config": {"backend": "HQQ"}}',
+            '{"cache_implementation": "quantized", "cache_config": {"backend": "hqq"}}',
+        ),
+    ],
+)
+def test_what_is_left_out_of_json(text: str, new: str | None) -> None:
+    finding = next(one for one in json(text) if one.code == "KV403")
+    assert (finding.fix is None) == (new is None)
+    if finding.fix is not None:
+        assert finding.fix.applicability is Applicability.UNSAFE
+        assert edited(text, finding.fix.edits) == new
+
+
+def test_a_quantized_cache_is_left_out_with_its_options() -> None:
+    head = HEAD + "model = AutoModelForCausalLM.from_pretrained('google/gemma-2-2b')\n"
+    text = "model.generate(ids, cache_implementation='quantized', cache_config={'nbits': 4}, top_k=1)\n"
+    assert fixed(head + text, NEW, codes=["KV404"], unsafe=True) == head + "model.generate(ids, top_k=1)\n"
+    assert [one.fix for one in lint(head + text, ">=5.0", codes=["KV404"])] == [None]
 
 
 def test_option_that_an_assignment_completes() -> None:

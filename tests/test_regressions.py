@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from analysing import fixed, lines
+from analysing import fixed, lines, lint
 
 from kvlint import checks
 
@@ -538,3 +538,115 @@ def test_a_class_name_that_says_nothing() -> None:
     assert "KV305" not in codes(code.replace("NAME", "Attention"))
     assert "KV305" not in codes(code.replace("NAME", "BaichuanAttention"))
     assert "KV305" in codes(code.replace("NAME", "LlamaAttention"))
+
+
+class TestCachesAmongOtherThings:
+    """A function that returns a cache here and a tensor there, and calls of a model's method under another name."""
+
+    PROMPTS = """
+        import torch
+        from transformers import DynamicCache
+
+        class Prompted:
+            def get_prompt(self, size):
+                if self.prefix:
+                    return DynamicCache()
+                return self.encoder(size)
+
+            def forward(self, embeds):
+                prompts = self.get_prompt(3)
+                prompts = prompts.to(embeds.dtype)
+                return torch.cat((prompts[:, :2], embeds), dim=1)
+        """
+
+    def test_what_only_a_tensor_can_is_done_with_the_tensor(self) -> None:
+        assert codes(self.PROMPTS) == set()
+        assert codes(self.PROMPTS.replace("return self.encoder(size)", "return DynamicCache()")) == {"KV201", "KV204"}
+        assert codes(self.PROMPTS.replace("prompts[:, :2]", "prompts[0]")) == {"KV204"}
+
+    HOOK = """
+        from transformers import PreTrainedModel
+
+        class Wrapped:
+            def __init__(self, base_model: PreTrainedModel):
+                self.base_model_prepare_inputs_for_generation = base_model.prepare_inputs_for_generation
+
+            def prepare_inputs_for_generation(self, *args, **kwargs):
+                model_kwargs = self.base_model_prepare_inputs_for_generation(*args, **kwargs)
+                other = {}
+                other["past_key_values"] = 1
+                if model_kwargs["past_key_values"] is None:
+                    model_kwargs["past_key_values"] = self.get_prompt(other)
+                return model_kwargs
+        """
+
+    def test_the_hook_of_a_model_kept_under_another_name(self) -> None:
+        assert found(self.HOOK) == {(11, "KV306")}
+        text = textwrap.dedent(self.HOOK).strip("\n") + "\n"
+        new = text.replace('model_kwargs["past_key_values"]', 'model_kwargs["cache"]')
+        assert fixed(text, codes=["KV306"]) == new
+
+
+class TestGrowingCollections:
+    """Lists that grow stayed empty, and dicts that are changed stayed as they were."""
+
+    def test_a_list_that_is_appended_to_is_not_empty(self) -> None:
+        code = """
+            import torch
+            from transformers import AutoModelForCausalLM
+
+            model = AutoModelForCausalLM.from_pretrained("x")
+            past = []
+            for _ in range(12):
+                past.append((torch.zeros(1), torch.zeros(1)))
+            model(ids, cache=tuple(past))
+            """
+        (finding,) = lint(textwrap.dedent(code), codes=["KV301"])
+        assert finding.message.startswith("`model` gets a tuple as its cache")
+        (finding,) = lint(textwrap.dedent(code).replace("past.append", "print"), codes=["KV301"])
+        assert finding.message.startswith("`model` gets an empty tuple as its cache")
+
+    def test_caches_of_a_list_that_grew(self) -> None:
+        code = """
+            from transformers import DynamicCache
+
+            caches = []
+            caches.append(DynamicCache())
+            for cache in caches:
+                print(cache.key_cache)
+            """
+        assert found(code) == {(6, "KV202")}
+
+
+class TestSignaturesAsGuards:
+    """``"cache" in inspect.signature(model.forward).parameters`` decided nothing."""
+
+    CODE = """
+        import inspect
+
+        from transformers import LlamaForCausalLM
+
+        def run(model: LlamaForCausalLM, ids, past):
+            names = {names}
+            if "cache" {op} names:
+                return model(ids, cache=past)
+            return model(ids, past_key_values=past)
+        """
+
+    def test_ways_to_ask(self) -> None:
+        for names in (
+            "inspect.signature(model.forward).parameters",
+            "inspect.signature(model.forward).parameters.keys()",
+            "inspect.signature(LlamaForCausalLM.forward).parameters",
+            "inspect.getfullargspec(model.forward).args",
+            "model.forward.__code__.co_varnames",
+        ):
+            assert found(self.CODE.format(names=names, op="in"), ">=4.45") == set(), names
+
+    def test_the_wrong_way_round(self) -> None:
+        code = self.CODE.format(names="inspect.signature(model.forward).parameters", op="not in")
+        assert (8, "KV304") in found(code, ">=4.45")
+
+    def test_of_something_else(self) -> None:
+        code = self.CODE.format(names="inspect.signature(run).parameters", op="in")
+        assert (8, "KV304") in found(code, ">=4.45")

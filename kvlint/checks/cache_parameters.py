@@ -19,15 +19,15 @@ def accepted_names(info: FunctionInfo) -> set[str]:
     """Names under which the function takes the cache: parameters, and keys that it looks up in its ``**kwargs``."""
     names = {arg.arg for arg in info.parameters() if arg.arg in CACHE_PARAMETERS}
     if info.node.args.kwarg is not None:
-        names |= {key for key, _, _ in read_keys(info, info.node.args.kwarg.arg)}
+        names |= {key for key, _, _ in read_keys(info.node, info.node.args.kwarg.arg)}
     return names
 
 
-def read_keys(info: FunctionInfo, kwargs: str) -> list[tuple[str, ast.expr, bool]]:
+def read_keys(function: ast.AST, kwargs: str) -> list[tuple[str, ast.expr, bool]]:
     """Cache keys that the function looks up in a dict parameter: key, place, and whether a missing one raises."""
     found: list[tuple[str, ast.expr, bool]] = []
     guarded: set[str] = set()
-    for node in walk(info.node):
+    for node in walk(function):
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and is_name(node.comparators[0], kwargs):
             key = string(node.left)
             if key and isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -107,7 +107,7 @@ def rename_edits(
     facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Sequence[LibraryCalled]
 ) -> list[Edit] | None:
     old, function = parameter.arg, item.info.node
-    if facts.kind == "docstring" or not can_be_renamed(function, parameter):
+    if not can_be_renamed(function, parameter):
         return None
     calls = {id(use.node): use for use in facts.calls}
     renamed = {id(other.info.node) for other in hit}
@@ -206,11 +206,68 @@ def key_edit(facts: Facts, node: ast.expr, old: str) -> Edit:
     return Edit(start + 1, end - 1, NEW_NAME)
 
 
+def keys_fix(facts: Facts, function: ast.AST, kwargs: str, applicability: Applicability, only_new: bool) -> Fix | None:
+    """Looks the cache up as ``cache`` in a dict parameter, with *only_new* in place of the old key, else in front of it.
+
+    All places of the function together; None where the key is written anywhere else, or another old one is looked up.
+    """
+    keys = read_keys(function, kwargs)
+    old = keys[0][0]
+    if any(key != old for key, _, _ in keys) or count_constants(function, NEW_NAME):
+        return None
+    found = [
+        (node, key)
+        for node in walk(function)
+        if isinstance(node, ast.expr) and (key := key_node(node, kwargs, old)) is not None
+    ]
+    if len(found) != count_constants(function, old):
+        return None
+    edits: list[Edit] = []
+    for node, key in found:
+        if only_new:
+            edits.append(key_edit(facts, key, old))
+            continue
+        text = with_new_key(facts, node, key, kwargs)
+        if not text or facts.text[facts.span(key)[0]] not in "\"'" or node.lineno != node.end_lineno:
+            return None
+        edits.append(Edit(*facts.span(node), text))
+    if not edits or any(edit.start < 0 for edit in edits):
+        return None
+    title = f'Replace with "{NEW_NAME}"' if only_new else f'Look for "{NEW_NAME}" first'
+    return Fix(title, applicability, tuple(sorted(edits)), f"KV305 keys {facts.span(function)[0]}")
+
+
+def key_node(node: ast.AST, kwargs: str, key: str) -> ast.expr | None:
+    """The key of a look-up (or store) in the dict parameter, where it is *key*."""
+    found: ast.expr | None = None
+    if isinstance(node, ast.Subscript) and is_name(node.value, kwargs):
+        found = node.slice
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and is_name(node.comparators[0], kwargs):
+        found = node.left
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_name(node.func.value, kwargs):
+        if node.func.attr in ("get", "pop", "setdefault") and node.args:
+            found = node.args[0]
+    return found if found is not None and string(found) == key else None
+
+
+def with_new_key(facts: Facts, node: ast.AST, key: ast.expr, kwargs: str) -> str:
+    """The look-up of either key as code; "" for a form that has none."""
+    source, quote = facts.source(node), facts.text[facts.span(key)[0]]
+    new = f"{quote}{NEW_NAME}{quote}"
+    if isinstance(node, ast.Subscript):
+        return f"({kwargs}[{new}] if {new} in {kwargs} else {source})" if isinstance(node.ctx, ast.Load) else ""
+    if isinstance(node, ast.Compare):
+        is_in = isinstance(node.ops[0], ast.In)
+        return f"({new} in {kwargs} or {source})" if is_in else f"({new} not in {kwargs} and {source})"
+    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    if node.func.attr == "get" or (node.func.attr == "pop" and len(node.args) == 2):
+        return f"{kwargs}.{node.func.attr}({new}, {source})"
+    return ""
+
+
 def merging_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, passed: Sequence[str]) -> Fix | None:
     """Adds the library's names as parameters and takes whichever was given, in front of the first statement."""
     function, old = item.info.node, parameter.arg
-    if facts.kind == "docstring":
-        return None
     names = {node.id for node in walk(function) if isinstance(node, ast.Name)}
     names |= {node.arg for node in walk(function) if isinstance(node, ast.arg)}
     if any(name in names for name in passed):
@@ -219,17 +276,17 @@ def merging_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, passed: S
     place = merge_place(facts, function)
     if edits is None or place is None:
         return None
-    offset, before, after = place
+    offset, indent = place
     lines = [f"{old} = {name} if {name} is not None else {old}" for name in passed]
-    indent = before
-    text = "".join(f"{line}\n{indent}" for line in lines) + after
+    text = "".join(f"{line}\n{indent}" for line in lines)
     edits.append(Edit(offset, offset, text))
     joined = " and ".join(f"`{name}`" for name in passed)
     return Fix(f"Take {joined} as well as `{old}`", Applicability.SAFE, tuple(sorted(edits)))
 
 
-def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, str, str] | None:
-    """Where the merging lines go: offset, indent of the body, and what follows them. None for one-line functions."""
+def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, str] | None:
+    """Where new lines go in front of a body and the comments above its first statement: offset behind the indent, and
+    the indent. None for one-line functions."""
     body = function.body
     documented = (
         isinstance(body[0], ast.Expr)
@@ -246,7 +303,17 @@ def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) 
     before = facts.text[start : facts.span(first)[0]]
     if line <= function.lineno or (before.strip() and not text.lstrip(" \t").startswith("@")):
         return None
-    return start + len(indent), indent, ""
+    return before_comments(facts.text, start, indent), indent
+
+
+def before_comments(text: str, start: int, indent: str) -> int:
+    """Where the statement that begins at *indent* behind *start* begins, with the comment lines in front of it."""
+    while start > 0:
+        previous = text.rfind("\n", 0, start - 1) + 1
+        if not text[previous:start].startswith(f"{indent}#"):
+            break
+        start = previous
+    return start + len(indent)
 
 
 def parameter_edits(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.nodes import walk
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     Config,
     GenerationConfigValue,
@@ -15,6 +16,7 @@ from kvlint.analysis.values import (
     Member,
     Model,
     ModelKwargs,
+    NoneValue,
     Symbol,
     Value,
     literal,
@@ -23,11 +25,14 @@ from kvlint.analysis.values import (
 from kvlint.analysis.values import Mapping as MappingValue
 from kvlint.carriers.json_spans import JsonError, document_value, members
 from kvlint.checks.base import Check, touching
-from kvlint.checks.call_targets import arguments_of, has_open_keywords, is_none, target_of
+from kvlint.checks.bindings import tree_of
+from kvlint.checks.call_targets import arguments_of, is_none, target_of
 from kvlint.findings import Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 
 JSON_KIND = "generation-config"
+MAX_GROUPS = 16
+"""Combinations of dicts behind the ``**`` of one call that are looked at."""
 OPTIONS = (
     "cache_implementation",
     "cache_config",
@@ -51,6 +56,10 @@ class Option:
     known: Value = ()
     items: Mapping[str, object] | None = None
     """Literal items of a dict (of ``cache_config``), None where they are not all known."""
+    node: ast.expr | None = field(default=None, compare=False)
+    """The expression of the value; None in JSON."""
+    holder: ast.Call | ast.Dict | None = field(default=None, compare=False)
+    """The call or dict display in which the option can be left out without touching anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,7 @@ class Settings:
     open: bool = False
     place: Place | None = field(default=None, compare=False)
     model: Model | None = None
+    call: ast.Call | None = field(default=None, compare=False)
 
     def given(self, name: str) -> Option | None:
         """The option, where it is set to something else than None."""
@@ -80,10 +90,16 @@ def settings_of(facts: Facts) -> Iterator[Settings]:
         return
     for use in facts.calls:
         kind = call_kind(facts, use)
-        if kind:
-            options = dict(call_options(facts, use))
-            if options:
-                yield Settings(kind, options, use.place.releases, has_open_keywords(use), use.place, model_of(use))
+        if kind == "default":
+            name, value = literal(use.arguments[0]), use.arguments[1]
+            option = option_of(facts, name, value, use.node, use.node.args[1])
+            yield Settings("dict", {name: option}, use.place.releases, True, use.place)
+        elif kind == "set":
+            name, value = literal(use.arguments[1]), use.arguments[2]
+            option = option_of(facts, name, value, use.node, use.node.args[2])
+            yield Settings("attribute", {name: option}, use.place.releases, True, use.place)
+        elif kind:
+            yield from call_settings(facts, use, kind)
     for attribute in facts.attributes:
         if attribute.action == "store" and attribute.name in OPTIONS and is_settings(attribute.value):
             node = assigned_node(facts, attribute.node)
@@ -109,7 +125,10 @@ def is_settings(value: Value) -> bool:
 
 
 def call_kind(facts: Facts, use: CallUse) -> str:
-    """``generate`` or ``config`` for the calls that take options, "" for others."""
+    """What a call does with options: ``generate``, ``config``, ``update``, ``default`` (of a dict), ``set`` (by
+    ``setattr``), "" for others."""
+    if isinstance(use.node.func, ast.Name) and use.node.func.id == "setattr" and len(use.arguments) == 3:
+        return "set" if is_settings(use.arguments[0]) and literal(use.arguments[1]) in OPTIONS else ""
     for atom in use.callee:
         if (
             isinstance(atom, Symbol)
@@ -125,30 +144,93 @@ def call_kind(facts: Facts, use: CallUse) -> str:
             return "update"
         if isinstance(atom, Member) and isinstance(atom.of, GenerationConfigValue) and atom.name == "update":
             return "update"
+        if isinstance(atom, Member) and isinstance(atom.of, ModelKwargs) and atom.name == "setdefault":
+            if len(use.arguments) == 2 and literal(use.arguments[0]) in OPTIONS:
+                return "default"
     if not any(item.name in OPTIONS for item in arguments_of(use)):
         return ""
     target = target_of(facts, use)
     return "generate" if target is not None and target.role == "generate" else ""
 
 
-def call_options(facts: Facts, use: CallUse) -> Iterator[tuple[str, Option]]:
-    for item in arguments_of(use):
-        if item.name in OPTIONS:
-            if item.written:
-                yield item.name, option_of(facts, item.name, item.value, item.keyword, item.keyword.value)
-                continue
-            node = display_of(facts, item.name, literal(item.value)) or item.keyword.value
-            yield item.name, option_of(facts, item.name, item.value, node, node)
+def call_settings(facts: Facts, use: CallUse, kind: str) -> Iterator[Settings]:
+    """The options of one call: one group for each dict that may stand behind its ``**``."""
+    written = {
+        keyword.arg: option_of(facts, keyword.arg, value, keyword, keyword.value, use.node)
+        for keyword, (name, value) in zip(use.node.keywords, use.keywords, strict=True)
+        if keyword.arg is not None and name in OPTIONS
+    }
+    groups: list[tuple[dict[str, Option], bool, ReleaseSet]] = [(written, False, use.place.releases)]
+    for keyword, (name, value) in zip(use.node.keywords, use.keywords, strict=True):
+        if name:
+            continue
+        ways = [
+            (unpacked(facts, use, keyword, atom), atom.open, atom.when)
+            if isinstance(atom, MappingValue)
+            else ({}, True, atom.when)
+            for atom in value
+        ] or [({}, True, facts.timeline.all)]
+        groups = [
+            ({**options, **more}, is_open or more_open, releases & when)
+            for options, is_open, releases in groups
+            for more, more_open, when in ways
+        ][:MAX_GROUPS]
+    for options, is_open, releases in groups:
+        if options and releases:
+            yield Settings(kind, options, releases, is_open, use.place, model_of(use), use.node)
 
 
-def option_of(facts: Facts, name: str, value: Value, node: ast.AST, value_node: ast.AST) -> Option:
+def unpacked(facts: Facts, use: CallUse, keyword: ast.keyword, mapping: MappingValue) -> dict[str, Option]:
+    """The options in a dict that a call unpacks."""
+    found: dict[str, Option] = {}
+    for name, value in mapping.items:
+        if name in OPTIONS:
+            holder, node = display_of(facts, use, keyword.value, name, value)
+            if node is None:
+                found[name] = option_of(facts, name, value, keyword.value, keyword.value)
+            else:
+                owned = holder if holder is not None and only_for(facts, keyword.value, holder) else None
+                found[name] = option_of(facts, name, value, node, node, owned)
+    return found
+
+
+def option_of(
+    facts: Facts,
+    name: str,
+    value: Value,
+    node: ast.AST,
+    value_node: ast.expr,
+    holder: ast.Call | ast.Dict | None = None,
+) -> Option:
     return Option(
-        name, constant(value), facts.span(node), facts.span(value_node), not is_none(value), value, dict_items(value)
+        name,
+        constant(value),
+        facts.span(node),
+        facts.span(value_node),
+        not is_none(value),
+        value,
+        dict_items(value),
+        value_node,
+        holder,
     )
 
 
 def constant(value: Value) -> object:
     return value[0].value if len(value) == 1 and isinstance(value[0], Literal) else None
+
+
+def choices(facts: Facts, settings: Settings, option: Option) -> Iterator[tuple[Settings, Option]]:
+    """One constant at a time where an option is one of several, each with the releases on which it is that one."""
+    if option.node is None or option.value is not None:
+        yield settings, option
+        return
+    if not all(isinstance(atom, (Literal, NoneValue)) for atom in option.known):
+        return
+    for atom in of_type(option.known, Literal):
+        written = [node for node in walk(option.node) if isinstance(node, ast.Constant) and node.value == atom.value]
+        span = facts.span(written[0]) if len(written) == 1 else option.value_span
+        one = replace(option, value=atom.value, value_span=span)
+        yield replace(settings, releases=settings.releases & atom.when), one
 
 
 def dict_items(value: Value) -> dict[str, object] | None:
@@ -158,36 +240,81 @@ def dict_items(value: Value) -> dict[str, object] | None:
     return None
 
 
-def display_of(facts: Facts, key: str, value: object) -> ast.expr | None:
-    """The one place in the region where a dict gets *key* with this constant."""
-    if value is None or facts.tree is None:
-        return None
-    found: list[ast.expr] = []
-    for node in walk(facts.tree):
+def display_of(
+    facts: Facts, use: CallUse, unpacked_node: ast.expr, key: str, value: Value
+) -> tuple[ast.Call | ast.Dict | None, ast.expr | None]:
+    """The one place from which the unpacked dict has *key* with this value, and the display that holds it.
+
+    Of several places in the region those count that are in the function of the call, or assigned to the same name.
+    """
+    if facts.tree is None:
+        return None, None
+    wanted = constant(value)
+    found = [
+        (holder, node)
+        for holder, name, node in settings_written(facts)
+        if name == key and (node.value == wanted if isinstance(node, ast.Constant) else wanted is None)
+    ]
+    path, tree = path_of(unpacked_node), tree_of(facts)
+
+    def is_named(holder: ast.Call | ast.Dict | None) -> bool:
+        parent = tree.parent(holder) if holder is not None else None
+        return isinstance(parent, ast.Assign) and bool(path) and path_of(parent.targets[0]) == path
+
+    written_here = [item for item in found if item[0] is unpacked_node]
+    if written_here:
+        return written_here[0]
+    if len(found) > 1 and use.place.function is not None:
+        inside = {id(node) for node in walk(use.place.function.node)}
+        found = [item for item in found if id(item[1]) in inside] or [item for item in found if is_named(item[0])]
+    if len(found) > 1 and all(holder is not None for holder, _ in found):
+        found = [item for item in found if is_named(item[0])]
+    return found[0] if len(found) == 1 else (None, None)
+
+
+def settings_written(facts: Facts) -> list[tuple[ast.Call | ast.Dict | None, str, ast.expr]]:
+    """Every place in the region where a dict gets one of the options: the display or call, the key, the value."""
+    known = facts.memo.get("generation options")
+    if isinstance(known, list):
+        return known
+    found: list[tuple[ast.Call | ast.Dict | None, str, ast.expr]] = []
+    for node in walk(facts.tree) if facts.tree is not None else ():
         if isinstance(node, ast.Dict):
             for name, item in zip(node.keys, node.values, strict=True):
-                if (
-                    isinstance(name, ast.Constant)
-                    and name.value == key
-                    and isinstance(item, ast.Constant)
-                    and item.value == value
-                ):
-                    found.append(item)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-            found += [
-                item.value
-                for item in node.keywords
-                if item.arg == key and isinstance(item.value, ast.Constant) and item.value.value == value
-            ]
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value == value:
+                if isinstance(name, ast.Constant) and name.value in OPTIONS:
+                    found.append((node, name.value, item))
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "dict":
+                found += [(node, item.arg, item.value) for item in node.keywords if item.arg in OPTIONS]
+            elif isinstance(node.func, ast.Attribute) and node.func.attr == "update":
+                found += [(None, item.arg, item.value) for item in node.keywords if item.arg in OPTIONS]
+            elif isinstance(node.func, ast.Attribute) and node.func.attr == "setdefault" and len(node.args) == 2:
+                if isinstance(node.args[0], ast.Constant) and node.args[0].value in OPTIONS:
+                    found.append((None, node.args[0].value, node.args[1]))
+        elif isinstance(node, ast.Assign):
             target = node.targets[0]
-            if (
-                isinstance(target, ast.Subscript)
-                and isinstance(target.slice, ast.Constant)
-                and target.slice.value == key
-            ):
-                found.append(node.value)
-    return found[0] if len(found) == 1 else None
+            if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+                if target.slice.value in OPTIONS:
+                    found.append((None, target.slice.value, node.value))
+    facts.memo["generation options"] = found
+    return found
+
+
+def only_for(facts: Facts, unpacked_node: ast.expr, holder: ast.Call | ast.Dict) -> bool:
+    """True where a display is written in the call, or is the value of a variable that nothing else reads."""
+    if unpacked_node is holder:
+        return True
+    tree = tree_of(facts)
+    parent = tree.parent(holder)
+    if not isinstance(unpacked_node, ast.Name) or not isinstance(parent, ast.Assign) or facts.tree is None:
+        return False
+    name = unpacked_node.id
+    if len(parent.targets) != 1 or not (isinstance(parent.targets[0], ast.Name) and parent.targets[0].id == name):
+        return False
+    scope = tree.scope_of(holder)
+    if scope is not tree.scope_of(unpacked_node) or (isinstance(scope.node, ast.Module) and facts.kind == "module"):
+        return False  # what a module calls so, others may import
+    return sum(1 for node in walk(scope.node) if isinstance(node, ast.Name) and node.id == name) == 2
 
 
 def assigned_node(facts: Facts, target: ast.expr) -> ast.expr | None:

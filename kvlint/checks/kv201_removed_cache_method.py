@@ -11,7 +11,15 @@ from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, 
 from kvlint.behaviour import broken_members, method_hint
 from kvlint.checks.base import Check
 from kvlint.checks.missing_names import missing_member_ways
-from kvlint.checks.receivers import ATTRIBUTE_ERRORS, MissingMember, describe, known_cache, missing_members
+from kvlint.checks.receivers import (
+    ATTRIBUTE_ERRORS,
+    TENSOR_MEMBERS,
+    MissingMember,
+    describe,
+    known_cache,
+    may_be_else,
+    missing_members,
+)
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import attribute_edit, has_comment, is_plain, minimal, parenthesised, rewrite_call
@@ -76,7 +84,7 @@ class RemovedCacheMethod(Check):
             cache = known_cache(use.value)
             if cache is None or use.action != "load" or use.place.caught & ATTRIBUTE_ERRORS or use.place.known_members:
                 continue
-            if cache.local_class is not None:
+            if cache.local_class is not None or (use.name in TENSOR_MEMBERS and may_be_else(use.value)):
                 continue
             for row in broken_members(cache.cls, use.name):
                 life = facts.timeline.matching(row.releases)

@@ -14,6 +14,7 @@ from kvlint.checks.receivers import (
     describe,
     holds_own_caches,
     known_cache,
+    may_be_else,
     may_be_rebuilt,
     members_of,
     own_formats,
@@ -40,7 +41,7 @@ class CacheSubscript(Check):
             return
         for use in facts.subscripts:
             cache = known_cache(use.value)
-            if cache is not None and cache.source not in CONTRACT_SOURCES:
+            if cache is not None and (cache.source not in CONTRACT_SOURCES or may_be_else(use.value)):
                 if (id(use.place.function), use.path) in own:
                     continue
             if cache is None or (cache.local_class is not None and cache.local_class.defines("__getitem__")):

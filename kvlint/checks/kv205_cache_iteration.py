@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import Facts, IterationUse
+from kvlint.analysis.facts import Facts, IterationUse, SubscriptUse
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     CACHE,
@@ -18,6 +18,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.kv204_cache_subscript import axis_of
 from kvlint.checks.receivers import (
     CONTRACT_SOURCES,
     describe,
@@ -28,7 +29,7 @@ from kvlint.checks.receivers import (
 )
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.checks.words import KNOWN_CACHE
-from kvlint.findings import Applicability, Edit, Finding, Fix
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 
 OLD_ARITY = {ENCODER_DECODER_CACHE: 4}
 NEW_ARITY = {ENCODER_DECODER_CACHE: 6}
@@ -55,6 +56,32 @@ class CacheIteration(Check):
                 yield from self._of_cache(facts, use, cache)
             else:
                 yield from self._of_layer(facts, use)
+        for part in facts.subscripts:
+            yield from self._of_part(facts, part)
+
+    def _of_part(self, facts: Facts, use: SubscriptUse) -> Iterator[Finding]:
+        """``layer[-2:]`` and ``layer[2]``: what stood there until 4.57 stands elsewhere, behind the window."""
+        pair = next((atom for atom in of_type(use.value, LayerPair)), None)
+        if pair is None or pair.indexed or pair.cache is None or len(use.value) > 1 or use.action != "load":
+            return
+        triples = releases_of(facts.timeline, "iteration-triples")
+        wrong = use.place.releases & pair.when & pair.cache.when & triples
+        in_reorder = use.place.function is not None and use.place.function.name == "_reorder_cache"  # KV303
+        if not wrong or pair.cache.certainty < Certainty.CONTEXT or in_reorder or not has_moved(use.node.slice):
+            return
+        yield self.finding(
+            facts,
+            use.node,
+            use.place,
+            f"`{facts.source(use.node)}` is something else {{when}}: a layer of an iterated cache has the window, "
+            "or None, behind keys and values",
+            releases=wrong,
+            life=triples,
+            help="iterate over `cache.layers` (`.self_attention_cache.layers` and `.cross_attention_cache.layers`) and "
+            "read `.keys` and `.values`",
+            category=Category.SILENT,
+            origin=pair.cache.origin,
+        )
 
     def _of_cache(self, facts: Facts, use: IterationUse, cache: CacheObject) -> Iterator[Finding]:
         lives = members_of(facts, cache, "__iter__")
@@ -183,6 +210,17 @@ def asks_for_length(facts: Facts, use: IterationUse) -> bool:
                 if use.path in facts.source(node.test):
                     return True
     return False
+
+
+def has_moved(index: ast.expr) -> bool:
+    """True for an item, or items, of a layer that are not its first two counted from the front."""
+    if isinstance(index, ast.Slice):
+        lower, upper = (0 if part is None else axis_of(part) for part in (index.lower, index.upper))
+        if lower is None or upper is None or index.step is not None:
+            return False
+        return lower < 0 or lower >= 2 or (index.upper is not None and not 0 <= upper <= 2)
+    place = axis_of(index)
+    return place is not None and not 0 <= place < 2
 
 
 def pair_target(use: IterationUse) -> ast.Tuple | None:

@@ -51,7 +51,7 @@ class MaxLengthSentinel(Check):
 
 def none_again(facts: Facts, call: ast.expr, statement: ast.stmt) -> Fix | None:
     """Turns -1 into None behind ``limit = cache.get_max_length()``, which is right for either answer."""
-    if facts.kind == "docstring" or not isinstance(statement, ast.Assign) or statement.value is not call:
+    if not isinstance(statement, ast.Assign) or statement.value is not call:
         return None
     target = statement.targets[0]
     start, end = facts.span(statement)

@@ -105,7 +105,7 @@ def name_of_the_class(facts: Facts, use: CallUse) -> str:
 
 def wrap(facts: Facts, use: CallUse, item: Argument, target: Target) -> Fix | None:
     """``DynamicCache(pairs)`` in the place of pairs, where the class is imported and the pairs are known to be such."""
-    if not item.written or target.role == "output" or facts.kind == "docstring" or not is_pairs(item.value):
+    if not item.written or target.role == "output" or not is_pairs(item.value):
         return None
     bound = name_of_the_class(facts, use)
     start, end = facts.span(item.keyword.value)

@@ -95,8 +95,6 @@ def mentions(node: ast.AST, path: str) -> bool:
 def keep_other(facts: Facts, use: TestUse) -> Fix | None:
     """``a if isinstance(x, tuple) else b`` becomes ``b``, and so does the statement."""
     owner = use.owner_node
-    if facts.kind == "docstring":
-        return None
     if isinstance(owner, ast.If):
         edit = without_branch(facts, owner)
         return Fix("Keep the branch that is taken", Applicability.UNSAFE, (edit,)) if edit is not None else None

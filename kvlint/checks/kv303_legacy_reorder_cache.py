@@ -73,9 +73,7 @@ def delete(facts: Facts, use: FunctionUse) -> Fix | None:
     node = use.info.node
     owner = use.info.owner
     assert owner is not None and facts.tree is not None
-    if facts.kind == "docstring" or any(
-        isinstance(other, ast.Attribute) and other.attr == NAME for other in walk(facts.tree)
-    ):
+    if any(isinstance(other, ast.Attribute) and other.attr == NAME for other in walk(facts.tree)):
         return None
     first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
     start = facts.index.line_start(first)

@@ -116,7 +116,7 @@ def rename(facts: Facts, use: CallUse, item: Argument, target: Target) -> Fix | 
     """Renames the keyword to one that every release in force takes or translates, unless another name of it is given too."""
     new = right_keyword(facts, target.role, use.place.releases)
     others = {other.arg for other in use.node.keywords if other is not item.keyword}
-    if not new or not item.written or others & {*KEYWORDS, None} or facts.kind == "docstring":
+    if not new or not item.written or others & {*KEYWORDS, None}:
         return None
     return Fix(f"Pass it as `{new}`", Applicability.SAFE, (keyword_edit(facts, item.keyword, new),))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.scopes import FunctionInfo
-from kvlint.analysis.values import LocalFunction, Member, Model, of_type
+from kvlint.analysis.values import Instance, LocalFunction, Member, Model, of_type
 from kvlint.checks.base import Check
 from kvlint.checks.cache_parameters import (
     accepted_names,
+    keys_fix,
     merging_fix,
     only_passes_on,
     read_keys,
@@ -18,7 +19,7 @@ from kvlint.checks.cache_parameters import (
     translated_by_decorator,
 )
 from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, kind_names, library_called
-from kvlint.findings import Category, Finding
+from kvlint.findings import Applicability, Category, Finding
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
@@ -86,28 +87,43 @@ class UnfilledCacheParameter(Check):
         """Functions without a parameter for the cache that look it up in their ``**kwargs``."""
         for item in called:
             if known_parameter(item.info) is None and not item.elsewhere and item.info.node.args.kwarg is not None:
-                yield from self._key_findings(facts, item.info, item.info.node.args.kwarg.arg, item.names, item.shown)
+                kwargs = item.info.node.args.kwarg.arg
+                yield from self._key_findings(
+                    facts, item.info.node, item.place, kwargs, dict(item.names), item.shown, item.role
+                )
 
     def _hook_findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:
-            info = hook_function(use)
-            if info is None or calls_model_by_old_name(facts):
+            hook = hook_function(use)
+            if hook is None or calls_model_by_old_name(facts):
                 continue
-            position = 2 + info.first_positional()
-            positional = [*info.node.args.posonlyargs, *info.node.args.args]
+            info = hook if isinstance(hook, FunctionInfo) else None
+            node = hook.node if isinstance(hook, FunctionInfo) else hook
+            position = 2 + (info.first_positional() if info is not None else 0)
+            positional = [*node.args.posonlyargs, *node.args.args]
             if len(positional) <= position:
                 continue
+            place = (
+                use.place if info is None else next((one.place for one in facts.functions if one.info is info), None)
+            )
             role = hook_role(use)
-            yield from self._key_findings(facts, info, positional[position].arg, kind_names(facts, role), info.name)
+            names, shown = kind_names(facts, role), "the hook" if info is None else info.name
+            if place is not None:
+                yield from self._key_findings(facts, node, place, positional[position].arg, names, shown, role)
 
     def _key_findings(
-        self, facts: Facts, info: FunctionInfo, kwargs: str, names: dict[str, ReleaseSet] | object, shown: str
+        self,
+        facts: Facts,
+        function: ast.AST,
+        place: Place,
+        kwargs: str,
+        names: dict[str, ReleaseSet],
+        shown: str,
+        role: str,
     ) -> Iterator[Finding]:
-        assert isinstance(names, dict)
-        keys = read_keys(info, kwargs)
+        keys = read_keys(function, kwargs)
         known = {key for key, _, _ in keys}
-        place = next((item.place for item in facts.functions if item.info is info), None)
-        if place is None or not known & set(HOOK_KEYS):
+        if not known & set(HOOK_KEYS):
             return
         wrong = missing(names, known) & place.releases
         passed = sorted(name for name, releases in names.items() if releases & wrong)
@@ -117,6 +133,10 @@ class UnfilledCacheParameter(Check):
         life = NO_RELEASE
         for name in passed:
             life |= names[name]
+        only_new = place.releases <= facts.timeline.keyword_of_kind("model", "cache")
+        # Users may hand the cache to a model under the old name, which a forward of the library translates.
+        applicability = Applicability.UNSAFE if role == "model" and only_new else Applicability.SAFE
+        fix = keys_fix(facts, function, kwargs, applicability, only_new) if passed == ["cache"] else None
         for key, node, raises in keys:
             if key not in HOOK_KEYS:
                 continue
@@ -130,6 +150,7 @@ class UnfilledCacheParameter(Check):
                 life=life,
                 help=f'look for "cache" first: `{kwargs}.get("cache", {kwargs}.get("{key}"))`',
                 category=Category.BREAKS if raises else Category.SILENT,
+                fix=fix,
             )
 
 
@@ -158,9 +179,34 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     if not wrong or translated_by_decorator(item.info):
         return NO_RELEASE
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
-    if loose and (item.encoder or only_passes_on(item.info, accepted)):
+    if loose and item.encoder:
+        return NO_RELEASE
+    if loose and only_passes_on(item.info, accepted) and not lost_further_on(facts, item, wrong):
         return NO_RELEASE
     return wrong
+
+
+def lost_further_on(facts: Facts, item: LibraryCalled, wrong: ReleaseSet) -> bool:
+    """True where what is passed on goes to a function of the file that takes the old name, and so gets None.
+
+    Not where the library calls that function as well: then it is reported itself, and mended there.
+    """
+    reported: set[int] = set()
+    for use in facts.calls:
+        if use.place.function is not item.info or not any(name in CACHE_PARAMETERS for name, _ in use.keywords):
+            continue
+        for atom in use.callee:
+            info = atom.info if isinstance(atom, LocalFunction) else None
+            if isinstance(atom, Instance):
+                info = atom.info.method("forward")
+            if info is None or known_parameter(info) is None:
+                continue
+            accepted = accepted_names(info)
+            if missing(dict(item.names), accepted) & wrong and not only_passes_on(info, accepted):
+                reported = reported or {id(other.info.node) for other in library_called(facts)}
+                if id(info.node) not in reported:
+                    return True
+    return False
 
 
 def passed_names(item: LibraryCalled, wrong: ReleaseSet) -> list[str]:
@@ -190,14 +236,16 @@ def advice(name: str, passed: list[str], renamed: bool) -> str:
     return f"take {others} besides `{name}` and use whichever is given: right on every release"
 
 
-def hook_function(use: CallUse) -> FunctionInfo | None:
-    """The function of the file that a call registers as a hook which sees keyword arguments."""
+def hook_function(use: CallUse) -> FunctionInfo | ast.Lambda | None:
+    """The function of the file, or the lambda, that a call registers as a hook which sees keyword arguments."""
     func = use.node.func
     if not isinstance(func, ast.Attribute) or func.attr not in ("register_forward_pre_hook", "register_forward_hook"):
         return None
     flag = use.keyword("with_kwargs")
     if flag is None or not isinstance(flag.value, ast.Constant) or flag.value.value is not True or not use.arguments:
         return None
+    if use.node.args and isinstance(use.node.args[0], ast.Lambda):
+        return use.node.args[0]
     return next((atom.info for atom in of_type(use.arguments[0], LocalFunction)), None)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.nodes import walk
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     Certainty,
     Member,
@@ -19,6 +20,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.checks.base import Check
+from kvlint.checks.bindings import tree_of
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
@@ -255,15 +257,47 @@ def ignored_list(node: ast.expr, place: Place, where: str) -> Iterator[tuple[ast
 
 
 def replace_key(facts: Facts, mention: Mention) -> Fix | None:
-    if not mention.place.releases <= stale(facts, mention.key) or facts.kind == "docstring":
+    """The new key; where the function also puts something under the old key, that and all readers go along."""
+    if not mention.place.releases <= stale(facts, mention.key):
         return None
     edit = literal_edit(facts, mention.node, mention.key, NEW_KEY)
-    return None if edit is None else Fix(f'Replace with "{NEW_KEY}"', Applicability.SAFE, (edit,))
+    if edit is None:
+        return None
+    function, holder = mention.place.function, holder_of(facts, mention.node)
+    stored = [
+        use
+        for use in facts.subscripts
+        if use.action == "store"
+        and literal(use.index) == mention.key
+        and use.place.function is function
+        and holder
+        and path_of(use.node.value) == holder
+    ]
+    if not stored:
+        return Fix(f'Replace with "{NEW_KEY}"', Applicability.SAFE, (edit,))
+    others = [literal_edit(facts, use.node.slice, mention.key, NEW_KEY) for use in stored]
+    if any(other is None for other in others):
+        return None
+    edits = {edit, *(other for other in others if other is not None)}
+    name = function.qualname if function is not None else ""
+    return Fix(f'Replace with "{NEW_KEY}"', Applicability.SAFE, tuple(sorted(edits)), f"KV306 {name} {holder}")
+
+
+def holder_of(facts: Facts, key: ast.expr) -> str:
+    """The path of the dict that a key is looked up in: by a subscript, ``in``, ``get`` or ``pop``."""
+    parent = tree_of(facts).parent(key)
+    if isinstance(parent, ast.Subscript):
+        return path_of(parent.value)
+    if isinstance(parent, ast.Compare):
+        return path_of(parent.comparators[0])
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        return path_of(parent.func.value)
+    return ""
 
 
 def replace_ignored(facts: Facts, items: list[ast.Constant], only_new: bool) -> Fix | None:
     """Puts the new key in the place of the old one, or in front of it where older releases are in force."""
-    if facts.kind == "docstring" or len(items) != 1:
+    if len(items) != 1:
         return None
     if only_new:
         edit = literal_edit(facts, items[0], items[0].value, NEW_KEY)  # type: ignore[arg-type]

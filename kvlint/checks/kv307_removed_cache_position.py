@@ -48,7 +48,7 @@ class RemovedCachePosition(Check):
                 ):
                     continue
                 fix = None
-                if item.written and use.place.releases <= life and facts.kind != "docstring":
+                if item.written and use.place.releases <= life:
                     edit = drop_keywords(facts, use.node, (NAME,))
                     fix = None if edit is None else Fix(f"Leave out `{NAME}`", Applicability.UNSAFE, (edit,))
                 yield self.finding(
@@ -97,13 +97,12 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     """Makes the positions of the new tokens where none come; None where another fix is about to rename the cache."""
     function = item.info.node
     past = next((arg.arg for arg in item.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
-    if item.role != "prepare" or past is None or item.info.parameter("input_ids") is None or facts.kind == "docstring":
+    if item.role != "prepare" or past is None or item.info.parameter("input_ids") is None:
         return None
     place = merge_place(facts, function)
     if place is None or unfilled(facts, item) or not imports_torch(facts, function):
         return None
-    offset, indent, _ = place
-    offset = before_comments(facts.text, offset - len(indent), indent)
+    offset, indent = place
     masked = item.info.parameter("attention_mask") is not None
     length = (
         "input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]" if masked else "input_ids.shape[1]"
@@ -118,16 +117,6 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     )
     text = "".join(f"{line}\n{indent}" for line in lines)
     return Fix(f"Make `{NAME}` where none comes", Applicability.UNSAFE, (Edit(offset, offset, text),))
-
-
-def before_comments(text: str, start: int, indent: str) -> int:
-    """Where the statement that begins at *indent* behind *start* begins, with the comment lines in front of it."""
-    while start > 0:
-        previous = text.rfind("\n", 0, start - 1) + 1
-        if not text[previous:start].startswith(f"{indent}#"):
-            break
-        start = previous
-    return start + len(indent)
 
 
 def imports_torch(facts: Facts, function: ast.AST) -> bool:

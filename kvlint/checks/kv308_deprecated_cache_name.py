@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvlint.analysis.facts import Facts, Place
+from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.values import Certainty, Member, ModelOutput, Value, literal, of_type
 from kvlint.checks.base import Check
-from kvlint.checks.call_targets import arguments_of, is_none, target_of
+from kvlint.checks.call_targets import Argument, arguments_of, is_none, target_of
+from kvlint.checks.generation_settings import display_of, only_for
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 
 OLD_NAMES = ("past_key_values", "cache_params")
@@ -41,7 +42,7 @@ class DeprecatedCacheName(Check):
             for item in (*keywords(facts), *attributes(facts), *keys(facts))
             if item.place.releases and item.place.releases <= renamed and not item.place.typing_only
         ]
-        together = all(item.edit is not None for item in places) and facts.kind != "docstring"
+        together = all(item.edit is not None for item in places)
         for item in places:
             fix = None
             if together and item.edit is not None:
@@ -79,7 +80,30 @@ def keywords(facts: Facts) -> Iterator[OldName]:
             ):
                 end = start + len(item.name)
                 edit = Edit(start, end, NEW_NAME)
+            elif not item.written and NEW_NAME not in names:
+                found = key_behind(facts, use, item)
+                edit = None if found is None else Edit(*found, NEW_NAME)
             yield OldName(item.keyword, (start, end), use.place, f"`{item.name}=` of {target.shown}", edit)
+
+
+def key_behind(facts: Facts, use: CallUse, item: Argument) -> tuple[int, int] | None:
+    """Where the key stands in the dict that only this call unpacks; None where it cannot be renamed there."""
+    holder, value = display_of(facts, use, item.keyword.value, item.name, item.value)
+    if holder is None or value is None or not only_for(facts, item.keyword.value, holder):
+        return None
+    if isinstance(holder, ast.Call):
+        if any(keyword.arg == NEW_NAME for keyword in holder.keywords):
+            return None
+        start, _ = facts.span(next(keyword for keyword in holder.keywords if keyword.value is value))
+        return start, start + len(item.name)
+    keys = [key for key in holder.keys if isinstance(key, ast.Constant)]
+    if any(key.value == NEW_NAME for key in keys) or None in holder.keys:
+        return None
+    key = next(key for key, other in zip(holder.keys, holder.values, strict=True) if other is value)
+    assert key is not None
+    start, end = facts.span(key)
+    quote = facts.text[start : start + 1]
+    return (start + 1, end - 1) if facts.text[start:end] == f"{quote}{item.name}{quote}" else None
 
 
 def own_forward(facts: Facts, name: str) -> bool:

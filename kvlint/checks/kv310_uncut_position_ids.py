@@ -45,7 +45,7 @@ class UncutPositionIds(Check):
                 releases=wrong,
                 life=life,
                 help=f"cut them like the ids: `{NAME}[..., -{IDS}.shape[1] :]`",
-                fix=cut(facts, item.info.node, key) if facts.kind != "docstring" else None,
+                fix=cut(facts, item.info.node, key),
                 span=(start, start + len(NAME)) if isinstance(taken, ast.arg) else (start, end),
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.generation_settings import Option, Settings, settings_finding, settings_of
+from kvlint.checks.generation_settings import Option, Settings, choices, settings_finding, settings_of
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
@@ -21,41 +21,44 @@ class InvalidCacheImplementation(Check):
     triggers = (NAME,)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        for settings in settings_of(facts):
-            option = settings.given(NAME)
-            if option is None or not isinstance(option.value, str):
-                continue
-            refused = refused_on(facts, option.value)
-            wrong = refused & settings.releases
-            caught = settings.place.caught if settings.place is not None else frozenset()
-            if wrong and not caught & {"ValueError", "Exception"}:
-                where = "loading the file raises" if settings.kind == "json" else "it raises"
-                yield settings_finding(
-                    self,
-                    facts,
-                    settings,
-                    option.value_span,
-                    f'"{option.value}" is not a `{NAME}`: {where} ValueError {{when}}',
-                    releases=wrong,
-                    life=refused,
-                    help=advice(facts, settings.releases),
-                    fix=replacement(facts, settings, option, wrong),
-                )
-            ignored = releases_of(facts.timeline, "hybrid-means-dynamic") if option.value == "hybrid" else NO_RELEASE
-            lost = ignored & settings.releases - wrong
-            if lost and settings.kind in ("generate", "config", "update", "dict"):
-                yield settings_finding(
-                    self,
-                    facts,
-                    settings,
-                    option.value_span,
-                    f'`{NAME}="hybrid"` is unset {{when}}: `generate` builds a dynamic cache instead',
-                    releases=lost,
-                    life=ignored,
-                    help='write "static" for a preallocated cache (sliding layers keep their window), or leave it out',
-                    category=Category.SILENT,
-                    fix=replacement(facts, settings, option, lost),
-                )
+        for group in settings_of(facts):
+            given = group.given(NAME)
+            for settings, option in choices(facts, group, given) if given is not None else ():
+                if isinstance(option.value, str):
+                    yield from self._of_value(facts, settings, option)
+
+    def _of_value(self, facts: Facts, settings: Settings, option: Option) -> Iterator[Finding]:
+        refused = refused_on(facts, str(option.value))
+        wrong = refused & settings.releases
+        caught = settings.place.caught if settings.place is not None else frozenset()
+        if wrong and not caught & {"ValueError", "Exception"}:
+            where = "loading the file raises" if settings.kind == "json" else "it raises"
+            yield settings_finding(
+                self,
+                facts,
+                settings,
+                option.value_span,
+                f'"{option.value}" is not a `{NAME}`: {where} ValueError {{when}}',
+                releases=wrong,
+                life=refused,
+                help=advice(facts, settings.releases),
+                fix=replacement(facts, settings, option, wrong),
+            )
+        ignored = releases_of(facts.timeline, "hybrid-means-dynamic") if option.value == "hybrid" else NO_RELEASE
+        lost = ignored & settings.releases - wrong
+        if lost and settings.kind != "json":
+            yield settings_finding(
+                self,
+                facts,
+                settings,
+                option.value_span,
+                f'`{NAME}="hybrid"` is unset {{when}}: `generate` builds a dynamic cache instead',
+                releases=lost,
+                life=ignored,
+                help='write "static" for a preallocated cache (sliding layers keep their window), or leave it out',
+                category=Category.SILENT,
+                fix=replacement(facts, settings, option, lost),
+            )
 
 
 def refused_on(facts: Facts, value: str) -> ReleaseSet:
@@ -76,7 +79,7 @@ def advice(facts: Facts, releases: ReleaseSet) -> str:
 def replacement(facts: Facts, settings: Settings, option: Option, wrong: ReleaseSet) -> Fix | None:
     """The nearest value that every release in force takes."""
     new = REPLACEMENTS.get(str(option.value))
-    if new is None or settings.releases & refused_on(facts, new) or facts.kind == "docstring":
+    if new is None or settings.releases & refused_on(facts, new):
         return None
     if option.value == "hybrid" and not settings.releases <= facts.timeline.compare(">=", "4.56"):
         return None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import Facts
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.generation_settings import settings_finding, settings_of
+from kvlint.checks.generation_settings import Option, Settings, choices, settings_finding, settings_of
 from kvlint.checks.kv401_invalid_cache_implementation import NAME, string_edit
 from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.releases import NO_RELEASE, ReleaseSet
 
 REPLACEMENTS = {
     "hybrid": "static",
@@ -28,29 +29,34 @@ class DeprecatedCacheImplementation(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         deprecated = facts.timeline.generation_values("DEPRECATED_STATIC_CACHE_IMPLEMENTATIONS")
-        for settings in settings_of(facts):
-            option = settings.given(NAME)
-            if option is None or option.value not in REPLACEMENTS:
-                continue
-            life = deprecated.get(str(option.value), facts.timeline.all - facts.timeline.all)
-            if option.value == "hybrid":
-                life = life - releases_of(facts.timeline, "hybrid-means-dynamic")
-                if settings.kind == "json":
-                    continue
-            wrong = life & settings.releases
-            if not wrong or wrong != settings.releases:
-                continue
-            new = REPLACEMENTS[str(option.value)]
-            edit = string_edit(facts, option, new) if facts.kind != "docstring" else None
-            yield settings_finding(
-                self,
-                facts,
-                settings,
-                option.value_span,
-                f'`{NAME}="{option.value}"` is deprecated {{when}}: it stands for "{new}"',
-                releases=wrong,
-                life=life,
-                help=f'write "{new}": the kind of each layer comes from the model\'s config',
-                category=Category.DEPRECATED,
-                fix=None if edit is None else Fix(f'Replace with "{new}"', Applicability.SAFE, (edit,)),
-            )
+        for group in settings_of(facts):
+            given = group.given(NAME)
+            for settings, option in choices(facts, group, given) if given is not None else ():
+                if option.value in REPLACEMENTS:
+                    yield from self._of_value(facts, settings, option, deprecated)
+
+    def _of_value(
+        self, facts: Facts, settings: Settings, option: Option, deprecated: Mapping[str, ReleaseSet]
+    ) -> Iterator[Finding]:
+        life = deprecated.get(str(option.value), NO_RELEASE)
+        if option.value == "hybrid":
+            life = life - releases_of(facts.timeline, "hybrid-means-dynamic")
+            if settings.kind == "json":
+                return
+        wrong = life & settings.releases
+        if not wrong or wrong != settings.releases:
+            return
+        new = REPLACEMENTS[str(option.value)]
+        edit = string_edit(facts, option, new)
+        yield settings_finding(
+            self,
+            facts,
+            settings,
+            option.value_span,
+            f'`{NAME}="{option.value}"` is deprecated {{when}}: it stands for "{new}"',
+            releases=wrong,
+            life=life,
+            help=f'write "{new}": the kind of each layer comes from the model\'s config',
+            category=Category.DEPRECATED,
+            fix=None if edit is None else Fix(f'Replace with "{new}"', Applicability.SAFE, (edit,)),
+        )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
 from kvlint.behaviour import releases_of
+from kvlint.carriers.json_spans import members
 from kvlint.checks.base import Check
-from kvlint.checks.generation_settings import Option, Settings, settings_finding, settings_of
-from kvlint.findings import Category, Finding
+from kvlint.checks.generation_settings import JSON_KIND, Option, Settings, settings_finding, settings_of
+from kvlint.checks.leaving_out import dict_at, leave_out, leave_out_key
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHES = ("cache", "past_key_values")
@@ -47,6 +48,7 @@ class IneffectiveCacheOption(Check):
         help: str,
         error: str = "",
         life: ReleaseSet | None = None,
+        fix: Fix | None = None,
     ) -> Finding | None:
         life = releases_of(facts.timeline, fact) if life is None else life
         wrong = life & settings.releases
@@ -63,6 +65,7 @@ class IneffectiveCacheOption(Check):
             life=life,
             help=help,
             category=Category.BREAKS if error else Category.SILENT,
+            fix=fix,
         )
 
     def _both(self, facts: Facts, settings: Settings) -> Finding | None:
@@ -81,6 +84,7 @@ class IneffectiveCacheOption(Check):
             f"`cache_implementation` together with a cache (`{cache.name}=`): ValueError {{when}}",
             "pass one of the two: the cache object already says what kind it is",
             "ValueError",
+            fix=without(facts, settings, (named,), releases_of(facts.timeline, "cache-and-implementation")),
         )
 
     def _without_cache(self, facts: Facts, settings: Settings) -> Finding | None:
@@ -88,17 +92,21 @@ class IneffectiveCacheOption(Check):
         switch = settings.given("use_cache")
         if switch is None or switch.value is not False or settings.kind in ("attribute", "dict"):
             return None
-        option = settings.given("cache_implementation") or settings.given("cache_config")
-        if option is None:
+        options = [
+            one for name in ("cache_implementation", "cache_config") if (one := settings.given(name)) is not None
+        ]
+        if not options:
             return None
+        life = facts.timeline.compare(">=", "4.45")
         return self._say(
             facts,
             settings,
-            option,
+            options[0],
             "",
-            f"`{option.name}` has no effect with `use_cache=False`",
+            f"`{options[0].name}` has no effect with `use_cache=False`",
             "drop one of the two",
-            life=facts.timeline.compare(">=", "4.45"),
+            life=life,
+            fix=without(facts, settings, options, life, idle=life),
         )
 
     def _max_cache_len(self, facts: Facts, settings: Settings) -> Iterator[Finding | None]:
@@ -106,8 +114,16 @@ class IneffectiveCacheOption(Check):
         if option is None or settings.kind in ("attribute", "dict"):
             return
         refused = NO_RELEASE
+        idle = NO_RELEASE
+        if is_static(settings):
+            idle = releases_of(facts.timeline, "max-cache-len-unused")
+        elif decided(facts, settings):
+            idle = releases_of(facts.timeline, "max-cache-len-needs-static")
+            idle |= releases_of(facts.timeline, "max-cache-len-unused")
         if settings.kind == "generate":
             refused = releases_of(facts.timeline, "max-cache-len-refused")
+        fix = without(facts, settings, (option,), refused | idle, idle=idle - refused)
+        if settings.kind == "generate":
             yield self._say(
                 facts,
                 settings,
@@ -116,6 +132,7 @@ class IneffectiveCacheOption(Check):
                 "`generate` takes no `max_cache_len`: ValueError {when}",
                 "build the cache yourself: `StaticCache(config=model.config, max_cache_len=...)`",
                 "ValueError",
+                fix=fix,
             )
         if is_static(settings):
             yield self._say(
@@ -126,6 +143,7 @@ class IneffectiveCacheOption(Check):
                 "nothing reads `max_cache_len` {when}: the cache is as long as the call needs",
                 "build the cache yourself: `StaticCache(config=model.config, max_cache_len=...)`",
                 life=releases_of(facts.timeline, "max-cache-len-unused") - refused,
+                fix=fix,
             )
         elif decided(facts, settings):
             yield self._say(
@@ -136,6 +154,7 @@ class IneffectiveCacheOption(Check):
                 "`max_cache_len` has no effect {when}: only static caches read it",
                 'add `cache_implementation="static"`, or drop it',
                 life=releases_of(facts.timeline, "max-cache-len-needs-static") - refused,
+                fix=fix,
             )
 
     def _unused_config(self, facts: Facts, settings: Settings) -> Iterator[Finding | None]:
@@ -148,8 +167,11 @@ class IneffectiveCacheOption(Check):
             return
         named = settings.given("cache_implementation")
         refused = NO_RELEASE
+        idle = releases_of(facts.timeline, "cache-config-for-quantized")
         if named is None:
             refused = releases_of(facts.timeline, "cache-config-needs-implementation")
+        fix = without(facts, settings, (option,), refused | idle, idle=idle - refused)
+        if named is None:
             yield self._say(
                 facts,
                 settings,
@@ -158,6 +180,7 @@ class IneffectiveCacheOption(Check):
                 "`cache_config` without `cache_implementation`: ValueError {when}",
                 'add `cache_implementation="quantized"`',
                 "ValueError",
+                fix=fix,
             )
         elif not isinstance(named.value, str) or named.value == "quantized":
             return
@@ -168,7 +191,8 @@ class IneffectiveCacheOption(Check):
             "cache-config-for-quantized",
             "`cache_config` has no effect {when}: only quantized caches read it",
             'add `cache_implementation="quantized"`, or drop it',
-            life=releases_of(facts.timeline, "cache-config-for-quantized") - refused,
+            life=idle - refused,
+            fix=fix,
         )
 
     def _legacy(self, facts: Facts, settings: Settings) -> Finding | None:
@@ -184,6 +208,7 @@ class IneffectiveCacheOption(Check):
                 "`generate` takes no `return_legacy_cache`: ValueError {when}",
                 "drop it: what comes back is always a cache object",
                 "ValueError",
+                fix=without(facts, settings, (option,), releases_of(facts.timeline, "legacy-cache-refused")),
             )
         if option.value is not True:
             return None
@@ -194,6 +219,7 @@ class IneffectiveCacheOption(Check):
             "legacy-cache-ignored",
             "`return_legacy_cache` is ignored {when}: a cache object comes back",
             "make the tuple yourself: `tuple((layer.keys, layer.values) for layer in cache.layers)`",
+            fix=without(facts, settings, (option,), releases_of(facts.timeline, "legacy-cache-ignored")),
         )
 
     def _config_keys(self, facts: Facts, settings: Settings) -> Iterator[Finding]:
@@ -214,6 +240,7 @@ class IneffectiveCacheOption(Check):
                     "leave it out",
                     "TypeError",
                     unknown,
+                    leave_out_key(facts, option, key) if settings.releases <= unknown else None,
                 )
                 if found is not None:
                     yield found
@@ -231,12 +258,38 @@ class IneffectiveCacheOption(Check):
                         hint,
                         "ValueError",
                         refused,
+                        lower_case(facts, at, value) if settings.releases <= refused else None,
                     )
                     if refused
                     else None
                 )
                 if found is not None:
                     yield found
+
+
+def without(
+    facts: Facts, settings: Settings, options: Sequence[Option], right: ReleaseSet, idle: ReleaseSet = NO_RELEASE
+) -> Fix | None:
+    """Leaves the options out, where that is right on every release in force.
+
+    Safe where a call says by itself that they are *idle*; what a configuration holds, or leaves open, another place may
+    complete.
+    """
+    if not settings.releases <= right:
+        return None
+    named = settings.given("cache_implementation") is not None or settings.given("use_cache") is not None
+    is_safe = settings.kind == "generate" and named and settings.releases <= idle
+    return leave_out(facts, options, Applicability.SAFE if is_safe else Applicability.UNSAFE)
+
+
+def lower_case(facts: Facts, option: Option, value: str) -> Fix | None:
+    """The name of a backend as it is spelled today."""
+    new = value.lower()
+    start, end = option.value_span
+    quote = facts.text[start : start + 1]
+    if new not in BACKENDS or facts.text[start:end] != f"{quote}{value}{quote}":
+        return None
+    return Fix(f'Replace with "{new}"', Applicability.UNSAFE, (Edit(start + 1, end - 1, new),))
 
 
 def unknown_key(facts: Facts, key: str) -> ReleaseSet:
@@ -250,13 +303,20 @@ def unknown_key(facts: Facts, key: str) -> ReleaseSet:
 
 def key_option(facts: Facts, settings: Settings, option: Option, key: str) -> Option:
     """The option narrowed to one key of its dict, where that is written right there."""
-    if facts.tree is None:
+    if facts.kind == JSON_KIND:
+        for name, span in members(facts.text, option.value_span[0]):
+            if name == key and span.key is not None:
+                return Option(key, None, (span.key[0], span.end), (span.start, span.end))
         return option
-    for node in walk(facts.tree):
-        if isinstance(node, ast.Dict) and facts.span(node) == option.value_span:
-            for name, item in zip(node.keys, node.values, strict=True):
-                if isinstance(name, ast.Constant) and name.value == key:
-                    return Option(key, None, (facts.span(name)[0], facts.span(item)[1]), facts.span(item))
+    holder = dict_at(facts, option)
+    if isinstance(holder, ast.Dict):
+        for written, item in zip(holder.keys, holder.values, strict=True):
+            if isinstance(written, ast.Constant) and written.value == key:
+                return Option(key, None, (facts.span(written)[0], facts.span(item)[1]), facts.span(item))
+    if isinstance(holder, ast.Call):
+        for keyword in holder.keywords:
+            if keyword.arg == key:
+                return Option(key, None, facts.span(keyword), facts.span(keyword.value))
     return option
 
 

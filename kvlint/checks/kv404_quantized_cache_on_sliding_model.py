@@ -12,8 +12,10 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.values import QUANTIZED_CACHE, Config, Model, Symbol, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.generation_settings import settings_finding, settings_of
-from kvlint.findings import Finding
+from kvlint.checks.generation_settings import Option, Settings, settings_finding, settings_of
+from kvlint.checks.leaving_out import leave_out
+from kvlint.findings import Applicability, Finding, Fix
+from kvlint.releases import ReleaseSet
 from kvlint.timeline import packaged_file
 
 if sys.version_info >= (3, 11):
@@ -49,6 +51,7 @@ class QuantizedCacheOnSlidingModel(Check):
                     releases=wrong,
                     life=life,
                     help=HELP,
+                    fix=without(facts, settings, option, life),
                 )
         for use in facts.calls:
             if not any(
@@ -70,6 +73,14 @@ class QuantizedCacheOnSlidingModel(Check):
                     life=life,
                     help=HELP,
                 )
+
+
+def without(facts: Facts, settings: Settings, option: Option, life: ReleaseSet) -> Fix | None:
+    """Leaves the quantized cache out, and the options for it; what a variable or another config holds stays."""
+    if not settings.releases <= life:
+        return None
+    config = settings.given("cache_config")
+    return leave_out(facts, (option,) if config is None else (option, config), Applicability.UNSAFE)
 
 
 @lru_cache(maxsize=1)

@@ -125,7 +125,7 @@ def deepcopy_fix(facts: Facts, feed: Feed) -> Fix | None:
     """Wraps the cache in ``copy.deepcopy`` and imports ``copy`` where that is missing."""
     assert feed.cache is not None and isinstance(facts.tree, ast.Module)
     module = tree_of(facts).scope(facts.tree)
-    if "copy" in module.bindings or "copy" in scope_of(facts, feed).bindings or facts.kind == "docstring":
+    if "copy" in module.bindings or "copy" in scope_of(facts, feed).bindings:
         return None
     edits: list[Edit] = []
     if not any(imports_copy(node) for node in (*facts.tree.body, *scope_of(facts, feed).nodes)):

@@ -49,7 +49,7 @@ class CacheDisabled(Check):
             start, end = option.value_span
             written = facts.text[start:end]
             fix = None
-            if written in ("False", "false") and facts.kind != "docstring":
+            if written in ("False", "false"):
                 fix = Fix(
                     "Use the cache", Applicability.UNSAFE, (Edit(start, end, "True" if written == "False" else "true"),)
                 )

@@ -82,8 +82,8 @@ def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
     value = without(use.value, LegacyCache, LayerPair, Sequence, Items)
     known = cache_of(value, Certainty.CONTEXT)
     if known is not None:
-        tensor = use.name in TENSOR_MEMBERS and known.certainty < Certainty.PROVEN
-        return None if tensor else known
+        unsure = known.certainty < Certainty.PROVEN or may_be_else(value)
+        return None if unsure and use.name in TENSOR_MEMBERS else known
     for atom in value:
         if isinstance(atom, Symbol):
             cls = cache_class(facts, atom.name)
@@ -137,6 +137,11 @@ def known_cache(value: Value) -> CacheObject | None:
     return cache_of(value, Certainty.CONTEXT)
 
 
+def may_be_else(value: Value) -> bool:
+    """True where one alternative is not known at all: a function that returns a cache here, and a tensor there."""
+    return any(isinstance(atom, Unknown) for atom in value)
+
+
 def is_own_member(value: Value) -> bool:
     """True where the member is a function of the file itself."""
     return any(isinstance(atom, LocalFunction) for atom in value)
@@ -179,7 +184,10 @@ def missing_members(facts: Facts, kind: str) -> Iterator[MissingMember]:
 CONTRACT_SOURCES = frozenset({"constructed", "hook", "output", "isinstance", "self"})
 """Where a cache came from the library for certain: what the code does with it does not make it something else."""
 TENSOR_MEMBERS = frozenset(
-    {"shape", "size", "device", "dtype", "to", "dim", "ndim", "is_cuda", "new_zeros", "contiguous"}
+    {
+        *("shape", "size", "device", "dtype", "dim", "ndim", "is_cuda", "new_zeros", "contiguous"),
+        *("to", "cuda", "cpu", "half", "float"),
+    }
 )
 
 
@@ -200,13 +208,15 @@ def taken_as_tensor(parent: ast.AST | None) -> bool:
 def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
     """(function, path) pairs of names that the code indexes in ways that no transformers cache ever allowed.
 
-    ``x[i] = t``, ``x[0].shape`` (a layer is a pair, no tensor), ``x[i][j]`` with a variable or with 2 and more; and
-    what is turned into a cache by ``from_legacy_cache(x)`` or ``DynamicCache(x)``.
+    ``x[i] = t``, ``x[0].shape`` (a layer is a pair, no tensor), ``x[i][j]`` with a variable or with 2 and more,
+    ``x[:, i]`` where the name may be something else as well; and what is turned into a cache by
+    ``from_legacy_cache(x)`` or ``DynamicCache(x)``.
     """
     found: set[tuple[int, str]] = set()
     for use in facts.subscripts:
         if any(isinstance(atom, CacheObject) for atom in use.value):
-            if use.path and (use.action != "load" or taken_as_tensor(use.parent)):
+            axes = isinstance(use.node.slice, ast.Tuple) and may_be_else(use.value)
+            if use.path and (use.action != "load" or axes or taken_as_tensor(use.parent)):
                 found.add((id(use.place.function), use.path))
         elif any(isinstance(atom, LayerPair) for atom in use.value):
             part = use.node.slice

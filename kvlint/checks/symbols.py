@@ -96,7 +96,7 @@ def class_fix(facts: Facts, reference: SymbolReference, every: Sequence[SymbolRe
     """One fix for all places that name the class, or None where one of them cannot be rewritten."""
     canonical = facts.timeline.canonical(reference.qualified) or reference.qualified
     replacement = class_replacement(canonical)
-    if replacement is None or not replacement.use or facts.kind == "docstring":
+    if replacement is None or not replacement.use:
         return None
     same = [item for item in every if (facts.timeline.canonical(item.qualified) or item.qualified) == canonical]
     same += unreported(facts, canonical, same)
