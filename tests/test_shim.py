@@ -492,3 +492,116 @@ def test_masks_hide_what_they_should(brought: object, length: int, past: int, wi
                 assert (mask[row, 0, query, key] < 0) == hidden
     unmasked = brought._prepare_4d_causal_attention_mask_for_sdpa(padding, (2, length), embeds, past, window)  # type: ignore[attr-defined]
     assert not (unmasked < 0).all(-1).any(), "no query is left without a key"
+
+
+# -- attention and layers of a model file ---------------------------------------------------------------------------
+
+OLD_ATTENTION = """
+import torch
+from torch import nn
+from transformers import LlamaForCausalLM
+from transformers.models.llama import modeling_llama
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer, apply_rotary_pos_emb, repeat_kv
+
+
+class OldAttention(LlamaAttention):
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+        batch, length, _ = hidden_states.shape
+        shape = (batch, length, -1, self.head_dim)
+        query, keys, values = (
+            project(hidden_states).view(shape).transpose(1, 2) for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        query, keys = apply_rotary_pos_emb(query, keys, *position_embeddings)
+        if past_key_values is not None:
+            keys, values = past_key_values.update(keys, values, self.layer_idx)
+        keys, values = (repeat_kv(one, self.num_key_value_groups) for one in (keys, values))
+        total = keys.shape[-2]
+        mask = torch.full((length, total), float("-inf")).triu(total - length + 1)
+        weights = (query @ keys.transpose(-1, -2) * self.scaling + mask).softmax(-1)
+        return self.o_proj((weights @ values).transpose(1, 2).reshape(batch, length, -1)), None
+"""
+OLD_LAYER = """
+
+class OldLayer(LlamaDecoderLayer):
+    def __init__(self, config, layer_idx):
+        super().__init__(config, layer_idx)
+        self.self_attn = OldAttention(config, layer_idx)
+
+    def forward(self, hidden_states, attention_mask=None, past_key_values=None, position_embeddings=None, **kwargs):
+        attended, _ = self.self_attn(
+            self.input_layernorm(hidden_states),
+            position_embeddings=position_embeddings,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            **kwargs,
+        )
+        hidden_states = hidden_states + attended
+        return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
+
+
+class OldForCausalLM(LlamaForCausalLM):
+    def __init__(self, config):
+        super().__init__(config)
+        self.model.layers = nn.ModuleList([OldLayer(config, index) for index in range(config.num_hidden_layers)])
+"""
+OLD_REPLACEMENT = """
+
+modeling_llama.LlamaAttention = OldAttention
+
+
+class OldForCausalLM(LlamaForCausalLM):
+    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, attention_mask=None, **kwargs):
+        if past_key_values is not None:
+            input_ids = input_ids[:, past_key_values.get_seq_length() :]
+        return {"input_ids": input_ids, "past_key_values": past_key_values, "attention_mask": attention_mask}
+"""
+PARTS = """
+    import sys
+
+    import torch
+    from transformers import LlamaConfig
+
+    import compat_shim
+
+    if {how!r} == "shim":
+        compat_shim.install()
+    import modeling_old
+
+    if {how!r} == "shim":
+        print(*compat_shim.install())
+        assert compat_shim.install() == []
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, pad_token_id=0, initializer_range=0.5,
+    )
+    model = modeling_old.OldForCausalLM(config).eval()
+    ids = torch.randint(3, 64, (1, 6))
+    fed = []
+    model.model.embed_tokens.register_forward_hook(lambda module, args, output: fed.append(args[0].shape[1]))
+    cached = model.generate(ids, max_new_tokens=8, do_sample=False)
+    steps = list(fed)
+    plain = model.generate(ids, max_new_tokens=8, do_sample=False, use_cache=False)
+    print(torch.equal(cached, plain), *steps)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "adapted"),
+    [(OLD_LAYER, "OldLayer.forward"), (OLD_REPLACEMENT, "OldAttention.forward")],
+    ids=["a layer of its own", "a class put in the place of the library's"],
+)
+def test_attention_and_layers_get_the_cache(tmp_path: Path, rest: str, adapted: str) -> None:
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    if tuple(map(int, transformers.__version__.split(".")[:2])) < (5, 24):
+        pytest.skip("layers are called with the old name there")
+    (tmp_path / "modeling_old.py").write_text(OLD_ATTENTION + rest, encoding="utf-8")
+    _, _, notes = invoke(str(tmp_path / "modeling_old.py"), "-o", str(tmp_path / "compat_shim.py"), "--target", "5.24")
+    assert "wrote" in notes
+    written = (tmp_path / "compat_shim.py").read_text(encoding="utf-8")
+    assert f"Call it again once the file is imported: {adapted.split('.')[0]} can be adapted only then." in written
+    without, *steps = run_python(tmp_path, PARTS.format(how="plain")).split()
+    assert without == "False" or steps == [str(length) for length in range(6, 14)]
+    done, outcome = run_python(tmp_path, PARTS.format(how="shim")).splitlines()
+    assert (done, outcome) == (adapted, "True 6 1 1 1 1 1 1 1")
