@@ -746,3 +746,14 @@ def test_a_lambda_is_a_hook_too() -> None:
     text = HOOKED.format(body="pass").replace("_hook(hook,", "_hook(lambda m, a, kw: print(kw['past_key_values']),")
     assert [one.code for one in lint(text, NEW, codes=["KV305"])] == ["KV305"]
     assert "kw['cache']" in fixed(text, NEW, codes=["KV305"])
+
+
+def test_a_key_that_is_asked_for_first_raises_nothing() -> None:
+    expect(
+        "KV306",
+        MODEL
+        + "model = LlamaForCausalLM.from_pretrained('x')\ndef f(ids):\n"
+        + "    kwargs = model.prepare_inputs_for_generation(ids)\n"
+        + "    if kwargs.get('past_key_values') is not None:  # KV306\n"
+        + "        return kwargs['past_key_values']\n",
+    )

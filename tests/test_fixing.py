@@ -100,7 +100,7 @@ def test_a_round_never_overlaps_and_loses_nothing_without_reason(every: list[lis
 def word_finder(rewrites: dict[str, str], group: str, kind: str) -> object:
     """Stands in for the checks: a finding, with a fix, on every word of *rewrites* in regions of *kind* ("": all)."""
 
-    def find(job: Job, path: Path, region: Region, timeline: object) -> Found:
+    def find(job: Job, path: Path, region: Region, timeline: object, around: str = "") -> Found:
         compile(region.text, "region", "exec")
         return Found(
             [

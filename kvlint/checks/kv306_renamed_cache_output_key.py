@@ -123,14 +123,17 @@ def tested(node: ast.Subscript, key: str, place: Place) -> bool:
     if place.function is None:
         return False
     name = ast.dump(node.value)
-    return any(
-        isinstance(other, ast.Compare)
-        and isinstance(other.ops[0], (ast.In, ast.NotIn))
-        and isinstance(other.left, ast.Constant)
-        and other.left.value in (key, NEW_KEY)
-        and ast.dump(other.comparators[0]) == name
-        for other in walk(place.function.node)
-    )
+    for other in walk(place.function.node):
+        asked: ast.expr | None = None
+        holder: ast.expr | None = None
+        if isinstance(other, ast.Compare) and isinstance(other.ops[0], (ast.In, ast.NotIn)):
+            asked, holder = other.left, other.comparators[0]
+        elif isinstance(other, ast.Call) and isinstance(other.func, ast.Attribute) and other.func.attr == "get":
+            asked, holder = other.args[0] if other.args else None, other.func.value
+        if isinstance(asked, ast.Constant) and asked.value in (key, NEW_KEY) and holder is not None:
+            if ast.dump(holder) == name:
+                return True
+    return False
 
 
 def lookups(facts: Facts) -> Iterator[Mention]:
