@@ -135,7 +135,6 @@ class Walk(Annotations):
         self._package = package_name(path)
         self.in_transformers = self._package.split(".")[0] == "transformers"
         self._following: set[Path] = {path}
-        self._walked: set[int] = set()
         self.in_parts = False
         self.around = ""
 
@@ -238,18 +237,15 @@ class Walk(Annotations):
     def _concerned(self, info: FunctionInfo, changed: set[tuple[str, Any]]) -> bool:
         if ("parameter", id(info.node)) in changed or ("reader", id(info.node)) in changed:
             return True
-        unseen = id(info) not in self._walked
-        names = {key for kind, key in changed if kind == "attribute" or (kind == "result" and unseen)}
+        names = {key for kind, key in changed if kind == "attribute"}
         if not names:
             return False
         text = self.function_text(info)
         return any(name in text and re.search(rf"\b{re.escape(name)}\b", text) for name in names)
 
     def tell_readers(self, info: FunctionInfo) -> None:
-        """Notes for another walk who has used the result of a function before it was known, or was not walked at all."""
+        """Notes for another walk who has used the result of a function before it was known."""
         self.changed |= {("reader", reader) for reader in info.readers}
-        self.changed.add(("result", info.name))
-        self.telling.names.add(info.name)
 
     def _drop_facts(self, infos: Iterable[FunctionInfo | None]) -> None:
         gone = {id(info) for info in infos}
