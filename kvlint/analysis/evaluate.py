@@ -1089,9 +1089,11 @@ def analyse(
     """
     if not region.is_python:
         return Facts(text=region.text, path=path, kind=region.kind, target=target, timeline=timeline)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(region.text)
+    tree = project.parsed(path, target, region.text)
+    if tree is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(region.text)
     walker = Walk(region.text, tree, path, target, project, timeline)
     walker.in_parts = region.kind != "module"
     walker.around = around

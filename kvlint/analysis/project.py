@@ -91,6 +91,11 @@ class Project:
         self.walks[key] = known
         return known[0]
 
+    def parsed(self, path: Path, target: ReleaseSet, text: str) -> ast.Module | None:
+        """The tree of a module that was followed before, where it has this text; None for any other."""
+        walk, _ = self.walks.get((path, target), (None, 0))
+        return walk.tree if walk is not None and walk.text == text else None
+
     def forget(self) -> None:
         """Lets go of the modules that nobody asked for lately. Not in the middle of a file: its values refer to them."""
         kept = sum(size for _, size in self.walks.values())
