@@ -124,13 +124,22 @@ def _remembered(
 
 
 class _Rows(Mapping[str, Any]):
-    """One table of the file: rows are decoded when they are asked for, most never are."""
+    """One table of the file, a row a line: it is taken apart, and a row decoded, when somebody asks; most rows never are."""
 
-    __slots__ = ("_decoded", "raw")
+    __slots__ = ("_block", "_decoded", "_raw")
 
-    def __init__(self, raw: dict[str, str]) -> None:
-        self.raw = raw
+    def __init__(self, block: str) -> None:
+        self._block = block
+        self._raw: dict[str, str] | None = None
         self._decoded: dict[str, Any] = {}
+
+    @property
+    def raw(self) -> dict[str, str]:
+        """The text of each row."""
+        if self._raw is None:
+            pairs = [line.partition('":') for line in self._block.split("\n")]
+            self._raw = {key[1:]: value.removesuffix(",") for key, _, value in pairs}
+        return self._raw
 
     def __getitem__(self, key: str) -> Any:
         if key not in self._decoded:
@@ -158,9 +167,7 @@ def _tables(text: str) -> tuple[Mapping[str, Any], tuple[_Rows, _Rows, _Rows, _R
         raise ValueError(f"the timeline has layout {head.get('format')}, this kvlint reads {FORMAT}")
     tables = []
     for name, start, end in zip(TABLES, starts, (*starts[1:], len(text)), strict=True):
-        block = text[start + len(name) + 5 : end].removesuffix("\n}\n}\n").removesuffix("\n},\n")
-        pairs = [line.partition('":') for line in block.split("\n")]
-        tables.append(_Rows({key[1:]: value.removesuffix(",") for key, _, value in pairs}))
+        tables.append(_Rows(text[start + len(name) + 5 : end].removesuffix("\n}\n}\n").removesuffix("\n},\n")))
     symbols, models, histories, values = tables
     return head, (symbols, models, histories, values)
 
