@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from kvlint.analysis.project import Project
     from kvlint.timeline import Timeline
 
-SIZE_LIMIT = 10_000_000
-"""Bytes of the largest file that is parsed."""
+CODE_LIMIT = 1_500_000
+"""Bytes of the largest file that is parsed, and characters of code in the largest notebook: every line of one this big may
+hold a finding, and it still takes seconds. What is bigger was not written by hand."""
+NOTEBOOK_LIMIT = 100_000_000
+"""Bytes of the largest notebook that is read: nearly all of a big one is output."""
 NEWER_SYNTAX = (
     ((3, 11), re.compile(r"^\s*except\s*\*|\[[^\]]*\*\w|:\s*\*\w")),
     ((3, 13), re.compile(r"^\s*(?:(?:async\s+)?def|class|type)\s+\w+\s*\[[^\]]*=")),
@@ -93,15 +96,30 @@ def lint(job: Job) -> Result:
             data = Path(job.path).read_bytes()
         except OSError as problem:
             return unreadable(job, f"cannot be read: {(problem.strerror or str(problem)).lower()}")
-    if len(data) > SIZE_LIMIT:
-        size = f"{len(data) / 1e6:.1f} MB is over the limit of {SIZE_LIMIT // 1_000_000} MB for a file"
-        return Result(job.shown, job.path, (), notices=(f"{job.shown}: not checked: {size}",), digest=digest(data))
+    limit = NOTEBOOK_LIMIT if job.path.endswith(".ipynb") else CODE_LIMIT
+    if len(data) > limit:
+        return too_big(job, data, f"{in_mb(len(data))} is over the limit of {in_mb(limit)} for a file")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return lint_bytes(job, data)
+        except TooMuchCode as problem:
+            return too_big(job, data, str(problem))
         except (RecursionError, MemoryError) as problem:
             return unreadable(job, too_much(problem), data)
+
+
+class TooMuchCode(Exception):
+    """A notebook or a document holds more code than is looked at."""
+
+
+def too_big(job: Job, data: bytes, why: str) -> Result:
+    """The result of a file that is not looked at for its size."""
+    return Result(job.shown, job.path, (), notices=(f"{job.shown}: not checked: {why}",), digest=digest(data))
+
+
+def in_mb(size: int) -> str:
+    return f"{size / 1e6:.1f} MB".replace(".0 ", " ")
 
 
 def lint_bytes(job: Job, data: bytes) -> Result:
@@ -126,9 +144,12 @@ def lint_bytes(job: Job, data: bytes) -> Result:
 
 
 def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
-    """Reads *data* as the job's file and collects the findings of its regions."""
+    """Reads *data* as the job's file and collects the findings of its regions. Raises TooMuchCode."""
     path = Path(job.path)
     source = parse_source(path, data, fix_docstrings=job.fix_docstrings)
+    code = max((len(region.text) for region in source.regions), default=0)
+    if code > CODE_LIMIT:
+        raise TooMuchCode(f"{in_mb(code)} of code is over the limit of {in_mb(CODE_LIMIT)}")
     listen = job.use_suppressions and suppression.mentions(data)
     file_wide = [
         suppression.file_wide_comments(region.text, region.kind == PROSE) if listen else () for region in source.regions

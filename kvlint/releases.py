@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +62,7 @@ class ReleaseSet:
 
     def spans(self) -> tuple[tuple[int, int], ...]:
         """Maximal runs of neighbouring releases as ``(first index, last index)``, both included."""
-        runs: list[tuple[int, int]] = []
-        for index in self:
-            if runs and runs[-1][1] == index - 1:
-                runs[-1] = (runs[-1][0], index)
-            else:
-                runs.append((index, index))
-        return tuple(runs)
+        return runs(self.bits)
 
     @staticmethod
     def of(*indices: int) -> ReleaseSet:
@@ -81,6 +76,18 @@ class ReleaseSet:
     def span(first: int, last: int) -> ReleaseSet:
         """The releases from index *first* to index *last*, both included (empty when last < first)."""
         return ReleaseSet(((1 << (last - first + 1)) - 1) << first) if last >= first else ReleaseSet()
+
+
+@lru_cache(maxsize=1024)
+def runs(bits: int) -> tuple[tuple[int, int], ...]:
+    """The runs of neighbouring ones in *bits*: ``(first index, last index)``."""
+    found: list[tuple[int, int]] = []
+    for index in ReleaseSet(bits):
+        if found and found[-1][1] == index - 1:
+            found[-1] = (found[-1][0], index)
+        else:
+            found.append((index, index))
+    return tuple(found)
 
 
 NO_RELEASE = ReleaseSet()

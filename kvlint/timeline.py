@@ -214,6 +214,7 @@ class Timeline:
         number = _order(version_text) if _PLAIN.fullmatch(version_text) else None
         return self._numbers.index(number) if number in self._numbers else None
 
+    @_remembered
     def compare(self, op: str, version: str) -> ReleaseSet:
         """Releases *r* for which ``Version(r) op Version(version)`` holds.
 

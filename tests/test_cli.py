@@ -175,11 +175,29 @@ def test_very_deep_nesting_is_a_finding() -> None:
 def test_a_file_over_the_size_limit_is_left_out_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     from kvlint import lint
 
-    monkeypatch.setattr(lint, "SIZE_LIMIT", 1_000_000)
+    monkeypatch.setattr(lint, "CODE_LIMIT", 1_000_000)
     write("big.py", STALE + "#" * 1_200_000)
     run = kvlint()
     assert run.code == 0
     assert run.err == "kvlint: note: big.py: not checked: 1.2 MB is over the limit of 1 MB for a file\n"
+
+
+def notebook(code: str, output: str) -> str:
+    """A notebook of one cell."""
+    shown = {"output_type": "stream", "name": "stdout", "text": output}
+    cell = {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [shown], "source": code}
+    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def test_of_a_notebook_only_the_code_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvlint import lint
+
+    monkeypatch.setattr(lint, "CODE_LIMIT", 1_000_000)
+    write("shown.ipynb", notebook(STALE, "x" * 1_200_000))
+    write("written.ipynb", notebook(STALE + "#" * 1_200_000, ""))
+    run = kvlint()
+    assert "shown.ipynb:cell 1:" in run.out
+    assert run.err == "kvlint: note: written.ipynb: not checked: 1.2 MB of code is over the limit of 1 MB\n"
 
 
 def test_a_fault_in_a_check_names_check_and_file_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

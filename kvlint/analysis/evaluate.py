@@ -127,6 +127,8 @@ class Walk(Annotations):
         self._executors: dict[type[ast.stmt], Callable[[Any, Flow], Flow | None]] = {}
         self._closures: dict[int, Flow] = {}
         self._walked: set[int] = set()
+        self._function_at: dict[int, FunctionInfo] = {}
+        self._class_at: dict[int, ClassInfo] = {}
         self._loop_depth = 0
         self._breaks: list[list[Flow]] = []
         self._missing: list[ReleaseSet | None] = []
@@ -764,11 +766,10 @@ class Walk(Annotations):
     def _known_function(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef, qualname: str, owner: ClassInfo | None
     ) -> FunctionInfo:
-        for info in self.functions:
-            if info.node is node:
-                return info
-        info = FunctionInfo(node, qualname, owner, self._function, home=self)
-        self.functions.append(info)
+        info = self._function_at.get(id(node))
+        if info is None:
+            info = self._function_at[id(node)] = FunctionInfo(node, qualname, owner, self._function, home=self)
+            self.functions.append(info)
         return info
 
     _in_class_body = False
@@ -783,12 +784,12 @@ class Walk(Annotations):
             bases.append(value)
         for keyword in node.keywords:
             self.expression(keyword.value, flow, node)
-        known = next((info for info in self.classes if info.node is node), None)
-        info = known or ClassInfo(node, node.name)
+        info = self._class_at.get(id(node))
+        if info is None:
+            info = self._class_at[id(node)] = ClassInfo(node, node.name)
+            self.classes.append(info)
         info.bases = tuple(bases)
         info.releases = flow.releases
-        if known is None:
-            self.classes.append(info)
         flow.bind(node.name, (LocalClass(info),))
         self.records.classes[id(node)] = ClassUse(info, self.place(flow))
         outer = (self._owner, self._in_class_body, self._statement)
@@ -840,7 +841,7 @@ class Walk(Annotations):
             return None
         if "version" not in ast.unparse(info.node).lower():
             return None
-        if any(info is own for own in self.functions):
+        if self._function_at.get(id(info.node)) is info:
             return self._ask(info, given)
         return info.home._ask(info, given) if isinstance(info.home, Walk) else None
 
