@@ -118,6 +118,13 @@ def test_time_magic_shifts_columns_only() -> None:
     assert rewritten(found, ("old", "new")) == found.text.replace("old", "new")
 
 
+def test_a_timed_value_is_read_in_its_place() -> None:
+    found = parse(notebook("y = %time old(x)\nz = %timeit -n 3 old(y)"), "n.ipynb")
+    assert found.regions[0].text == "y =       old(x)\nz =              old(y)"
+    assert where(found, "old") == (1, 11, 1)
+    assert rewritten(found, ("old(x)", "new()")) == found.text.replace("old(x)", "new()")
+
+
 @pytest.mark.parametrize("magic", ["%%time", "%%timeit -n 3", "%%capture out"])
 def test_cell_magics_around_python(magic: str) -> None:
     found = parse(notebook(f"{magic}\na = old()"), "n.ipynb")

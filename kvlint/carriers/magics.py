@@ -20,7 +20,9 @@ _COMMAND = re.compile(
     r"[ \t]*(?:pip3?|conda|mamba|uv|apt|apt-get|cd|ls|git|wget|curl|export|huggingface-cli|hf)[ \t]+[\w./~-]"
 )
 _HELP = re.compile(r"[ \t]*%{0,2}[A-Za-z_][\w.*\[\]'\"]*\?{1,2}[ \t]*(?:#.*)?$")
-_ASSIGNED = re.compile(r"(?P<target>[ \t]*[A-Za-z_][\w.,\s\[\]'\"*():]*=)[ \t]*[!%][ \t]*[\w./~${\"'(]")
+_ASSIGNED_TARGET = r"[ \t]*[A-Za-z_][\w.,\s\[\]'\"*():]*="
+_ASSIGNED = re.compile(rf"(?P<target>{_ASSIGNED_TARGET})[ \t]*[!%][ \t]*[\w./~${{\"'(]")
+_TIMED_VALUE = re.compile(rf"(?P<target>{_ASSIGNED_TARGET}[ \t]*)(?P<magic>{_TIMED.pattern})")
 _TOKEN = re.compile(
     r"#.*|(?P<triple>\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|(?P<open>[\[({])|(?P<close>[\])}])|(?P<join>\\$)"
 )
@@ -75,6 +77,12 @@ def masked(lines: Sequence[str]) -> list[Masked]:
             rest = line[timed.end() :]
             state.advance(rest)
             result.append(Masked(rest, strip=timed.end()))
+            continue
+        timed = _TIMED_VALUE.match(line)
+        if timed is not None:
+            blanked = timed["target"] + " " * len(timed["magic"]) + line[timed.end() :]
+            state.advance(blanked)
+            result.append(Masked(blanked))
             continue
         assigned = _ASSIGNED.match(line)
         if assigned is not None:
