@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 from analysing import fixed, lines, lint
@@ -650,3 +651,63 @@ class TestSignaturesAsGuards:
     def test_of_something_else(self) -> None:
         code = self.CODE.format(names="inspect.signature(run).parameters", op="in")
         assert (8, "KV304") in found(code, ">=4.45")
+
+
+def test_a_prompt_that_is_a_cache_or_a_tensor() -> None:
+    """A helper returns a cache under one configuration and a tensor under another; tensor uses show the latter (peft)."""
+    code = """
+        import torch
+        from transformers import DynamicCache
+
+        class Peft(torch.nn.Module):
+            def get_prompt(self, n):
+                if self.kind == "prefix":
+                    return DynamicCache(self.encoder(n))
+                return self.encoder(n).repeat(n, 1, 1)
+
+            def forward(self, x):
+                prompts = self.get_prompt(2)
+                prompts = prompts.to(x.dtype)
+                return torch.cat((prompts[:, :5], x), dim=1)
+
+            def other(self):
+                return self.get_prompt(2).key_cache
+        """
+    assert found(code) == {(16, "KV202")}
+    sure = code.replace("        return self.encoder(n).repeat(n, 1, 1)\n", "")
+    assert {code for _, code in found(sure)} >= {"KV201", "KV202", "KV204"}
+
+
+OTHER_ENGINE = """
+    from transformers import PretrainedConfig
+    from .phi3 import Phi3ForCausalLM
+
+    class Phi3VForCausalLM(Phi3ForCausalLM):
+        def prepare_inputs_for_generation(self, PARAMETERS, context=None):
+            return {"input_ids": context.input_ids, "past_key_values": past_key_values}
+    """
+
+
+def test_generate_of_another_engine(tmp_path: Path) -> None:
+    """``generate`` gives the ids first; and a base class of the project is followed whatever its file is called (lmdeploy)."""
+    assert "KV305" not in codes(OTHER_ENGINE.replace("PARAMETERS", "past_key_values, inputs_embeds=None"))
+    text = textwrap.dedent(OTHER_ENGINE.replace("PARAMETERS", "input_ids, past_key_values=None")).lstrip("\n")
+    assert "KV305" in {code for _, code in lines(text, codes=ALL)}
+    base = "import torch.nn as nn\n\nclass Phi3ForCausalLM(nn.Module):\n    def forward(self, past_key_values): ...\n"
+    (tmp_path / "phi3.py").write_text(base)
+    assert "KV305" not in {code for _, code in lines(text, codes=ALL, path=tmp_path / "phi3_v.py")}
+
+
+def test_a_cache_parameter_that_nothing_reads() -> None:
+    """Where the old name is a mere parameter, it makes no difference that it is never filled (mPLUG-Owl in lmms-eval)."""
+    code = """
+        from transformers import PreTrainedModel
+
+        class FooForCausalLM(PreTrainedModel):
+            def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kwargs):
+                return BODY
+        """
+    assert "KV305" not in codes(code.replace("BODY", '{"input_ids": input_ids}'))
+    assert "KV305" in codes(code.replace("BODY", '{"input_ids": input_ids, "past_key_values": past_key_values}'))
+    assert "KV305" in codes(code.replace("BODY", "prepared(locals())"))
+    assert "KV305" in codes(code.replace("BODY", '{"input_ids": input_ids}').replace(", **kwargs", ""))

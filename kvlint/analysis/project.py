@@ -149,5 +149,5 @@ def package_name(path: Path) -> str:
 
 
 WORTH_FOLLOWING = re.compile(
-    r"(?i)transformers|version|cache|past|model|attention|attn|forward|patch|layer|_v\d|hf_|is_|mixin|dynamic|compat|const|legacy|older|newer|util"
+    r"(?i)transformers|version|cache|past|model|attention|attn|forward|patch|layer|_v\d|hf_|is_|mixin|dynamic|compat|const|legacy|older|newer|util|for(?:causal|conditional)"
 )

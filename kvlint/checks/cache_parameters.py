@@ -64,7 +64,8 @@ def translated_by_decorator(info: FunctionInfo) -> bool:
 def only_passes_on(info: FunctionInfo, accepted: set[str]) -> bool:
     """True where the parameter goes nowhere but, by keyword, into calls that get all of ``**kwargs`` too.
 
-    What the library passed in then reaches the callee through ``**kwargs``.
+    What the library passed in then reaches the callee through ``**kwargs``. A parameter that nothing reads is no loss
+    either.
     """
     kwarg = info.node.args.kwarg
     if kwarg is None:
@@ -76,7 +77,12 @@ def only_passes_on(info: FunctionInfo, accepted: set[str]) -> bool:
         ):
             passed |= {id(item.value) for item in node.keywords if item.arg in CACHE_PARAMETERS}
     uses = [node for node in walk(info.node) if isinstance(node, ast.Name) and node.id in accepted]
-    return bool(uses) and all(id(node) in passed for node in uses)
+    return all(id(node) in passed for node in uses) and not calls_locals(info)
+
+
+def calls_locals(info: FunctionInfo) -> bool:
+    """True where ``locals()`` reads every parameter."""
+    return any(isinstance(node, ast.Call) and is_name(node.func, "locals") for node in walk(info.node))
 
 
 # -- fixes ----------------------------------------------------------------------------------------------------------

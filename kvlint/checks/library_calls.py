@@ -100,12 +100,21 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
         if owner is None or info.is_static or _other_framework(owner):
             continue
         shown = f"{owner.name}.{info.name}"
-        if info.name == "prepare_inputs_for_generation" and not is_own_module(owner.foreign_bases()):
+        if info.name == "prepare_inputs_for_generation":
+            if is_own_module(owner.foreign_bases()) or _takes_cache_first(info):
+                continue
             yield LibraryCalled(info, use.place, "prepare", _prepare_names(facts, owner), shown)
         elif info.name == "forward":
             role, names, encoder = _class_role(facts, owner)
             if role and not _called_by_the_file(facts, owner):
                 yield LibraryCalled(info, use.place, role, names, shown, encoder)
+
+
+def _takes_cache_first(info: FunctionInfo) -> bool:
+    """True for a method of another engine: ``generate`` hands the ids over as the first positional argument."""
+    parameters = info.node.args.posonlyargs + info.node.args.args
+    position = info.first_positional()
+    return len(parameters) > position and parameters[position].arg in CACHE_PARAMETERS
 
 
 def _prepare_names(facts: Facts, owner: ClassInfo) -> dict[str, ReleaseSet]:
