@@ -711,3 +711,71 @@ def test_a_cache_parameter_that_nothing_reads() -> None:
     assert "KV305" in codes(code.replace("BODY", '{"input_ids": input_ids, "past_key_values": past_key_values}'))
     assert "KV305" in codes(code.replace("BODY", "prepared(locals())"))
     assert "KV305" in codes(code.replace("BODY", '{"input_ids": input_ids}').replace(", **kwargs", ""))
+
+
+NAMED_MODEL = """
+    from transformers import PreTrainedModel
+
+    class NAMEForCausalLM(PreTrainedModel):
+        STATEFUL
+
+        def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kwargs):
+            if past_key_values is not None:
+                input_ids = input_ids[:, -1:]
+            return {"input_ids": input_ids, "past_key_values": past_key_values}
+
+        @staticmethod
+        def _reorder_cache(past_key_values, beam_idx):
+            return tuple(tuple(t.index_select(0, beam_idx) for t in layer) for layer in past_key_values)
+    """
+
+
+@pytest.mark.parametrize(
+    ("name", "stateful", "target", "silent"),
+    [
+        ("Foo", "pass", "latest", False),
+        ("Foo", "pass", "5.4.0", False),
+        ("Reformer", "pass", "latest", True),
+        ("MiniMax", "pass", "latest", True),
+        ("MiniMaxM2", "pass", "latest", False),
+        ("Jamba", "pass", "latest", False),
+        ("Jamba", "pass", "5.4.0", True),
+        ("Foo", "_is_stateful = True", "5.4.0", True),
+        ("Foo", "_is_stateful = True", "latest", False),
+    ],
+)
+def test_models_for_which_generate_makes_no_cache(name: str, stateful: str, target: str, silent: bool) -> None:
+    """`_supports_default_dynamic_cache` goes by class names, and up to 5.4 by `_is_stateful` (Reformer of 4.46)."""
+    target = target if target == "latest" else f"=={target}"
+    about_the_cache = codes(NAMED_MODEL.replace("NAME", name).replace("STATEFUL", stateful), target)
+    assert about_the_cache & {"KV211", "KV303"} == (set() if silent else {"KV211", "KV303"})
+
+
+def test_prepare_inputs_keeps_to_what_forward_takes() -> None:
+    """A decoder that its model calls by the old name; renaming what it is prepared with alone broke it (Musicgen of 4.46)."""
+    code = textwrap.dedent(
+        """
+        from transformers import PreTrainedModel, GenerationMixin
+
+        class FooForCausalLM(PreTrainedModel, GenerationMixin):
+            def forward(self, input_ids=None, past_key_values=None):
+                return past_key_values
+
+            def prepare_inputs_for_generation(self, input_ids, past_key_values=None, use_cache=True, **kwargs):
+                # a comment
+                return {"input_ids": input_ids, "past_key_values": past_key_values}
+
+        class FooForConditionalGeneration(PreTrainedModel):
+            def __init__(self, config):
+                self.decoder = FooForCausalLM(config)
+
+            def forward(self, input_ids=None, past_key_values=None):
+                return self.decoder(input_ids, past_key_values=past_key_values)
+        """
+    ).lstrip("\n")
+    assert (7, "KV305") in lines(code, codes=ALL)
+    better = fixed(code, codes=frozenset({"KV305"}), unsafe=True)
+    assert "use_cache=True, cache=None, **kwargs):" in better
+    assert "past_key_values = cache if cache is not None else past_key_values" in better
+    assert '"past_key_values": past_key_values}' in better
+    assert "def forward(self, input_ids=None, past_key_values=None):\n        return past_key_values" in better

@@ -91,8 +91,11 @@ def calls_locals(info: FunctionInfo) -> bool:
 def renaming_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Sequence[LibraryCalled]) -> Fix | None:
     """Calls the parameter ``cache``; None where a name, a key or a caller in the file stands against it.
 
-    Functions of one class are renamed together.
+    Functions of one class are renamed together. ``prepare_inputs_for_generation`` names what ``forward`` takes: where
+    that keeps the old name, the new one is taken in as well.
     """
+    if item.role == "prepare" and forward_keeps(item, parameter.arg, hit):
+        return merging_fix(facts, item, parameter, (NEW_NAME,))
     edits = rename_edits(facts, item, parameter, hit)
     if edits is None:
         return None
@@ -107,6 +110,16 @@ def renaming_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Seq
     if group and any(other.role == "model" for other in together):
         applicability = Applicability.UNSAFE
     return Fix(f"Rename `{parameter.arg}` to `{NEW_NAME}`", applicability, tuple(sorted(set(edits))), group)
+
+
+def forward_keeps(item: LibraryCalled, old: str, hit: Sequence[LibraryCalled]) -> bool:
+    """True where the class's own ``forward`` takes the cache by its old name alone, and goes on doing so."""
+    owner = item.info.owner
+    forward = owner.method("forward") if owner is not None else None
+    if forward is None or any(other.info is forward for other in hit):
+        return False
+    accepted = accepted_names(forward)
+    return old in accepted and NEW_NAME not in accepted
 
 
 def rename_edits(

@@ -11,6 +11,7 @@ from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import CacheObject, Certainty, cache_of
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.library_calls import without_made_cache
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal
@@ -52,7 +53,7 @@ class CacheAsDecodeFlag(Check):
             life = releases_of(facts.timeline, "empty-cache-first-step")
             if use.kind == "truth":
                 life &= facts.timeline.matching(">=4.56")
-            wrong = use.place.releases & cache.when & life
+            wrong = (use.place.releases & cache.when & life) - without_made_cache(facts, use.place.owner)
             if wrong:
                 yield self.finding(
                     facts,

@@ -13,7 +13,7 @@ from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.legacy_values import is_legacy
-from kvlint.checks.library_calls import OTHER_FRAMEWORKS
+from kvlint.checks.library_calls import OTHER_FRAMEWORKS, without_made_cache
 from kvlint.checks.receivers import holds_own_caches
 from kvlint.findings import Applicability, Edit, Finding, Fix
 
@@ -37,7 +37,7 @@ class LegacyReorderCache(Check):
             if not any(is_torch_model_class(base) for base in bases) or not takes_past(use.info):
                 continue
             returned = [item.value for item in facts.returns if item.place.function is use.info]
-            wrong = life & use.place.releases
+            wrong = (life & use.place.releases) - without_made_cache(facts, owner)
             if not wrong or not returned or not all(is_legacy(value) for value in returned):
                 continue
             start, end = name_span(facts, use.info.node)

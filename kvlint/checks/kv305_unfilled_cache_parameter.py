@@ -18,7 +18,13 @@ from kvlint.checks.cache_parameters import (
     renaming_fix,
     translated_by_decorator,
 )
-from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, kind_names, library_called
+from kvlint.checks.library_calls import (
+    CACHE_PARAMETERS,
+    LibraryCalled,
+    kind_names,
+    library_called,
+    without_made_cache,
+)
 from kvlint.findings import Applicability, Category, Finding
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
@@ -67,7 +73,7 @@ class UnfilledCacheParameter(Check):
             life |= item.names[name]
         renamed = item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
         fix = None
-        if not item.elsewhere:
+        if not item.elsewhere and not wrong & without_made_cache(facts, item.info.owner):
             fix = renaming_fix(facts, item, parameter, hit) if renamed else merging_fix(facts, item, parameter, passed)
         node: ast.AST = item.patched.node if item.elsewhere and item.patched is not None else parameter
         return self.finding(

@@ -38,6 +38,21 @@ GENERATIVE_NAMES = (
     "ForSpeechSeq2Seq",
 )
 OTHER_FRAMEWORKS = ("TF", "Flax")
+NO_CACHE_MADE = {
+    "reformer": ">=4.54",
+    "xlnet": ">=4.54",
+    "minimax": ">=4.53",
+    "rwkv": ">=4.36",
+    "xlstm": ">=4.36",
+    "lfm2": "<5.5",
+    "olmohybrid": "<5.20",
+    "jamba": "<5.5",
+    "zamba": "<5.5",
+    "bamba": "<5.5",
+}
+"""Parts of class names for which ``generate`` makes no cache (``_supports_default_dynamic_cache`` of the releases); up
+to 5.4 also stateful models, and generous where it does no harm to be silent."""
+STATEFUL = "<5.5"
 CLASS_ENDINGS = ("Attention", "Layer", "Block", "Model", "ForCausalLM")
 ENCODERS = re.compile(r"[Bb]ert(?!a)|[Rr]oberta|Electra|Xmod|Data2VecText|^Ernie(?!4)")
 
@@ -162,6 +177,19 @@ def _generates(owner: ClassInfo) -> bool:
     if "GenerationMixin" in names or any(info.name.endswith(GENERATIVE_NAMES) for info in owner.ancestors()):
         return True
     return owner.method("prepare_inputs_for_generation") is not None
+
+
+def without_made_cache(facts: Facts, owner: ClassInfo | None) -> ReleaseSet:
+    """Releases on which ``generate`` makes no cache for the class, by its name or because it is stateful."""
+    if owner is None:
+        return NO_RELEASE
+    name, releases = owner.name.lower(), NO_RELEASE
+    for part, range_ in NO_CACHE_MADE.items():
+        if part in name and "minimaxm" not in name:
+            releases |= facts.timeline.matching(range_)
+    if any("_is_stateful" in info.attributes for info in owner.ancestors()):
+        releases |= facts.timeline.matching(STATEFUL)
+    return releases
 
 
 def _called_by_the_file(facts: Facts, owner: ClassInfo) -> bool:
