@@ -779,3 +779,71 @@ def test_prepare_inputs_keeps_to_what_forward_takes() -> None:
     assert "past_key_values = cache if cache is not None else past_key_values" in better
     assert '"past_key_values": past_key_values}' in better
     assert "def forward(self, input_ids=None, past_key_values=None):\n        return past_key_values" in better
+
+
+DEMANDING = """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+    from transformers.utils.versions import require_version
+
+    def attention_forward(self, hidden_states, attention_mask=None, past_key_value=None, **kwargs):
+        keys, values = past_key_value.update(hidden_states, hidden_states, 0)
+        return keys, None, past_key_value
+
+    def apply():
+        DEMAND
+        LlamaAttention.forward = attention_forward
+
+    def again():
+        AGAIN
+    """
+
+
+@pytest.mark.parametrize(
+    ("demand", "again", "silent"),
+    [
+        ('require_version("transformers>=4.45.0,<4.48.0", "hint")', "pass", True),
+        ('versions.check_version("transformers < 4.48", mandatory=True)', "pass", True),
+        ('require_version("transformers>=4.45.0", "hint")', "pass", False),
+        ('require_version("tokenizers<0.20")', "pass", False),
+        ('require_version("transformers<4.48")', "LlamaAttention.forward = attention_forward", False),
+        ("require_version(WANTED)", "pass", False),
+        ('show("transformers<4.48")', "pass", False),
+    ],
+)
+def test_functions_that_demand_a_release(demand: str, again: str, silent: bool) -> None:
+    """``require_version`` raises elsewhere; a patch is in force where one of its assignments runs (LLaMA-Factory)."""
+    found_codes = codes(DEMANDING.replace("DEMAND", demand).replace("AGAIN", again))
+    assert found_codes & {"KV305", "KV309"} == (set() if silent else {"KV305", "KV309"})
+
+
+def test_check_min_version_narrows() -> None:
+    code = """
+        from transformers import AutoConfig, DynamicCache
+        from transformers.utils import check_min_version
+
+        DEMAND
+        DynamicCache(config=AutoConfig.from_pretrained("gpt2"))
+        """
+    assert "KV206" in codes(code.replace("DEMAND", 'check_min_version("4.52.0.dev0")'), ">=4.50")
+    assert "KV206" not in codes(code.replace("DEMAND", 'check_min_version("4.57.0.dev0")'), ">=4.50")
+
+
+def test_a_block_with_three_outputs() -> None:
+    """A replaced block of T5 takes what attention takes and returns two biases, no past (TransformerLens)."""
+    code = """
+        import types
+
+        class Block(Bridge):
+            def patch(self):
+                def forward(block, hidden_states, attention_mask=None, cache=None, **kwargs):
+                    outputs = block.layer[0](hidden_states, cache=cache)
+                    return hidden_states, outputs[1], THIRD
+
+                self.original.forward = types.MethodType(forward, self.original)
+        """
+    assert "KV309" not in codes(
+        "import transformers\n" + textwrap.dedent(code).replace("THIRD", "outputs[2] if outputs else None")
+    )
+    assert "KV309" in codes(
+        "import transformers\n" + textwrap.dedent(code).replace("THIRD", "cache if outputs else None")
+    )

@@ -72,6 +72,7 @@ from kvlint.analysis.values import (
     now,
     of_type,
 )
+from kvlint.analysis.versions import demanded_releases
 from kvlint.releases import ReleaseSet
 from kvlint.source import Region
 from kvlint.timeline import Timeline
@@ -294,6 +295,11 @@ class Walk(Annotations):
                 self._setattr(node.value, flow)
             if name in ("exit", "_exit", "skip") and name != "skip":
                 return None
+            if "version" in name:
+                demanded = demanded_releases(node.value, self.timeline)
+                if demanded is not None:
+                    flow.releases &= demanded
+                    return flow if flow.releases else None
         return flow
 
     def _setattr(self, node: ast.Call, flow: Flow) -> None:

@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
+import ast
 import operator
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvlint.releases import ReleaseSet
+
+if TYPE_CHECKING:
+    from kvlint.timeline import Timeline
 
 VERSION_CLASSES = ("Version", "LooseVersion", "StrictVersion", "parse", "parse_version")
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -66,4 +71,27 @@ def apply_each(values: tuple[Any, ...], function: Callable[[Any], Any]) -> tuple
     try:
         return tuple(function(value) for value in values)
     except (TypeError, ValueError, AttributeError, IndexError, KeyError):
+        return None
+
+
+DEMANDS = re.compile(r"^_?(?:require|check|assert|ensure|verify)_(?:\w+_)?versions?(?:_core)?$")
+"""Functions that raise where a requirement is not met, such as ``transformers.utils.versions.require_version``."""
+DEMANDED = re.compile(r"^\s*transformers\s*((?:===?|~=|!=|[<>]=?)[^;]*?)\s*$")
+
+
+def demanded_releases(call: ast.Call, timeline: Timeline) -> ReleaseSet | None:
+    """The releases that get past ``require_version("transformers>=4.45,<4.48")`` or ``check_min_version("4.45")``.
+
+    None for any other call.
+    """
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if not call.args or not isinstance(call.args[0], ast.Constant) or not isinstance(call.args[0].value, str):
+        return None
+    text = call.args[0].value
+    specifier = DEMANDED.match(text) if DEMANDS.match(name) else None
+    try:
+        if name == "check_min_version":
+            return timeline.matching(f">={to_version(text.removesuffix('.dev0'))}")
+        return timeline.matching(specifier[1]) if specifier is not None else None
+    except ValueError:
         return None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import Facts
+from kvlint.analysis.facts import AttributeUse, Facts
+from kvlint.analysis.names import looks_like_cache
+from kvlint.analysis.values import ModelLayers, Unknown
 from kvlint.behaviour import attention_families, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.library_calls import LibraryCalled, library_called
@@ -37,7 +39,10 @@ class AttentionThirdOutput(Check):
             if any(isinstance(element, ast.Starred) for element in value.elts):
                 continue
             life = two_outputs(facts, item)
-            wrong = use.place.releases & life
+            if by_parameters(item) and not is_past(value.elts[2]):
+                continue
+            in_force = use.place.releases & item.place.releases
+            wrong = in_force & life
             if wrong:
                 yield self.finding(
                     facts,
@@ -47,8 +52,25 @@ class AttentionThirdOutput(Check):
                     releases=wrong,
                     life=life,
                     help="return the attention output and the weights (or None); the cache is updated in place",
-                    fix=drop_third(facts, value) if use.place.releases <= life else None,
+                    fix=drop_third(facts, value) if in_force <= life else None,
                 )
+
+
+def by_parameters(item: LibraryCalled) -> bool:
+    """True for a function put into a module of unknown class: it may be a whole layer, such as a block of T5."""
+    use = item.patched
+    return isinstance(use, AttributeUse) and all(isinstance(atom, (Unknown, ModelLayers)) for atom in use.value)
+
+
+def is_past(node: ast.expr) -> bool:
+    """True for what old attention modules returned third: the past under a name that says so, or None."""
+    if isinstance(node, ast.IfExp):
+        return is_past(node.body) and is_past(node.orelse)
+    if isinstance(node, ast.Tuple):
+        return len(node.elts) == 2
+    return (isinstance(node, ast.Constant) and node.value is None) or (
+        isinstance(node, ast.Name) and (looks_like_cache(node.id) or node.id.startswith("present"))
+    )
 
 
 def two_outputs(facts: Facts, item: LibraryCalled) -> ReleaseSet:

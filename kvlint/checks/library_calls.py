@@ -83,10 +83,22 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
     found: dict[int, LibraryCalled] = {}
     for item in _outermost([*_methods(facts), *_patches(facts)], _hidden_patches(facts)):
         key = item.patched.node if item.elsewhere and item.patched is not None else item.info.node
+        item = narrowed(item)
         known = found.setdefault(id(key), item)
+        if known is not item:  # put in several places: it is called on the releases that reach one of them
+            both = known.place.releases | item.place.releases
+            known = found[id(key)] = replace(known, place=replace(known.place, releases=both))
         if known.replaces and item.replaces not in ("", known.replaces):
             found[id(key)] = replace(known, names=either(known.names, item.names))
     return sorted(found.values(), key=lambda item: item.place.statement.lineno)
+
+
+def narrowed(item: LibraryCalled) -> LibraryCalled:
+    """A function that is put in its place on some releases only is called on these."""
+    if item.patched is None or item.place.releases <= item.patched.place.releases:
+        return item
+    releases = item.place.releases & item.patched.place.releases
+    return replace(item, place=replace(item.place, releases=releases))
 
 
 def kind_names(facts: Facts, kind: str) -> dict[str, ReleaseSet]:
