@@ -847,3 +847,42 @@ def test_a_block_with_three_outputs() -> None:
     assert "KV309" in codes(
         "import transformers\n" + textwrap.dedent(code).replace("THIRD", "cache if outputs else None")
     )
+
+
+def test_a_count_of_filled_layers_wants_a_look() -> None:
+    """``len(cache.key_cache)`` counted filled layers; those that a config makes are there when they are empty (Gaudi)."""
+    code = "from transformers import DynamicCache\n\ndef f(cache: DynamicCache, i: int):\n    "
+    filled, counted = (
+        code + "if i < len(cache.key_cache):\n        pass\n",
+        code + "return range(len(cache.key_cache))\n",
+    )
+    assert fixed(filled) == filled
+    assert fixed(filled, unsafe=True) == filled.replace("key_cache", "layers")
+    assert fixed(counted) == counted.replace("key_cache", "layers")
+
+
+def test_no_encoder_decoder_cache_of_none() -> None:
+    """``from_legacy_cache(None)`` was an empty cache; the constructor takes no None (Whisper of Gaudi)."""
+    code = "from transformers import EncoderDecoderCache\n\ndef f(pairs):\n    CONDITION\n"
+    code += "    return EncoderDecoderCache.from_legacy_cache(ARGUMENT)\n"
+    pairs = code.replace("ARGUMENT", "pairs").replace("CONDITION", "pass")
+    assert "EncoderDecoderCache(pairs)" in fixed(pairs, unsafe=True)
+    none = code.replace("ARGUMENT", "pairs").replace("CONDITION", "pairs = pairs if len(pairs) else None")
+    empty = code.replace("ARGUMENT", "").replace("CONDITION", "pass")
+    assert fixed(none, unsafe=True) == none
+    assert fixed(empty, unsafe=True) == empty
+
+
+def test_the_old_call_behind_the_new_one() -> None:
+    """What an ``except`` tries after the same constructor failed is meant for other releases (hqq)."""
+    code = """
+        from transformers import StaticCache
+
+        def make(config, device, dtype):
+            try:
+                return FIRST
+            except TypeError:
+                return StaticCache(config, 1, 8, device, dtype)
+        """
+    assert "KV206" not in codes(code.replace("FIRST", "StaticCache(config=config, max_cache_len=8)"))
+    assert "KV206" in codes(code.replace("FIRST", "other(config)"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, CacheObject, Symbol
+from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, CacheObject, NoneValue, Symbol
 from kvlint.behaviour import broken_members, method_hint
 from kvlint.checks.base import Check
 from kvlint.checks.missing_names import missing_member_ways
@@ -131,6 +131,10 @@ def from_legacy_fix(facts: Facts, missing: MissingMember, node: ast.Attribute, c
     """``DynamicCache.from_legacy_cache(pairs)`` becomes ``DynamicCache(pairs)``."""
     if not any(isinstance(atom, Symbol) for atom in missing.use.value) or len(call.args) + len(call.keywords) > 1:
         return None
+    # The constructor of an encoder-decoder cache takes neither None nor items without the cross-attention half.
+    safe = missing.cache.cls != ENCODER_DECODER_CACHE
+    if not safe and may_be_none(facts, call):
+        return None
 
     def change(parsed: libcst.Call) -> libcst.Call:
         import libcst
@@ -143,9 +147,16 @@ def from_legacy_fix(facts: Facts, missing: MissingMember, node: ast.Attribute, c
     if edit is None:
         return None
     name = facts.source(node.value)
-    # The constructor of an encoder-decoder cache takes neither None nor items without the cross-attention half.
-    safe = missing.cache.cls != ENCODER_DECODER_CACHE
     return Fix(f"Call `{name}(...)` itself", Applicability.SAFE if safe else Applicability.UNSAFE, (edit,))
+
+
+def may_be_none(facts: Facts, call: ast.Call) -> bool:
+    """True for a call without arguments, and where None is one of the things that are passed."""
+    use = next((item for item in facts.calls if item.node is call), None)
+    if use is None:
+        return True
+    values = [*use.arguments, *(value for _, value in use.keywords)]
+    return not values or any(isinstance(atom, NoneValue) for value in values for atom in value)
 
 
 def to_legacy_fix(facts: Facts, cache: CacheObject, node: ast.Attribute, call: ast.Call) -> Fix | None:

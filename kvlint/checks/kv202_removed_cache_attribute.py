@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
@@ -123,6 +124,10 @@ def bound_fix(facts: Facts, cache: CacheObject, name: str, node: ast.Attribute) 
     return Fix("Replace with `batch_size`", Applicability.UNSAFE, (attribute_edit(facts, node, "batch_size"),))
 
 
+def operands(test: ast.Compare) -> list[ast.expr]:
+    return [test.left, *test.comparators]
+
+
 def list_fix(facts: Facts, use: AttributeUse, node: ast.Attribute) -> Fix | None:
     """``cache.key_cache[i]`` becomes ``cache.layers[i].keys``; the whole list is rebuilt where it is only read."""
     part = LISTS[use.name]
@@ -136,7 +141,12 @@ def list_fix(facts: Facts, use: AttributeUse, node: ast.Attribute) -> Fix | None
     if isinstance(parent, ast.Call) and parent.func is not node:
         name = parent.func.id if isinstance(parent.func, ast.Name) else ""
         if name == "len":
-            return Fix("Count the layers", Applicability.SAFE, (attribute_edit(facts, node, "layers"),))
+            # A layer that was made from a config is there before it holds anything.
+            filled = any(
+                isinstance(item, ast.Compare) and parent in operands(item) for item in walk(use.place.statement)
+            )
+            applicability = Applicability.UNSAFE if filled else Applicability.SAFE
+            return Fix("Count the layers", applicability, (attribute_edit(facts, node, "layers"),))
         if name not in READERS:
             return None
     elif not isinstance(parent, (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Starred)):

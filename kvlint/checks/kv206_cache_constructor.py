@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.nodes import statements, walk
 from kvlint.analysis.values import (
     DYNAMIC_CACHE,
     ENCODER_DECODER_CACHE,
@@ -59,6 +60,8 @@ class CacheConstructor(Check):
                 if cls is None or use.starred or use.place.caught & {"TypeError", "Exception"}:
                     continue
                 in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)
+                if second_try(facts, use):
+                    continue
                 for mistake in mistakes(facts, use, cls, in_force):
                     yield self.finding(
                         facts,
@@ -71,6 +74,19 @@ class CacheConstructor(Check):
                         category=mistake.category,
                         fix=mistake.fix if len(use.callee) == 1 else None,
                     )
+
+
+def second_try(facts: Facts, use: CallUse) -> bool:
+    """True for a call in an ``except`` behind a ``try`` of the same constructor: it is meant for other releases."""
+    if facts.tree is None or "except" not in facts.text:
+        return False
+    name = ast.unparse(use.node.func)
+    for node in statements(facts.tree):
+        if isinstance(node, ast.Try) and any(other is use.node for item in node.handlers for other in walk(item)):
+            first = (other for item in node.body for other in walk(item) if isinstance(other, ast.Call))
+            if any(ast.unparse(other.func) == name for other in first):
+                return True
+    return False
 
 
 def mistakes(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Iterator[Mistake]:
