@@ -886,3 +886,23 @@ def test_the_old_call_behind_the_new_one() -> None:
         """
     assert "KV206" not in codes(code.replace("FIRST", "StaticCache(config=config, max_cache_len=8)"))
     assert "KV206" in codes(code.replace("FIRST", "other(config)"))
+
+
+LAYERS_OF_SOMETHING = """
+    from transformers import AutoModelForCausalLM
+
+    class PrefixCache:
+        def update(self, key, value, layer_idx, cache_kwargs=None):
+            return key, value
+
+    def run(model: AutoModelForCausalLM, hidden, cache):
+        for layer in model.model.layers:
+            hidden = layer(hidden, attention_mask=None, past_key_value=PASSED, use_cache=True)[0]
+        return hidden
+    """
+
+
+def test_an_own_cache_for_layers_of_the_hub() -> None:
+    """Layers of remote code that are given an object of the project keep their keyword (LLaDA2 in Unsloth)."""
+    assert "KV304" in codes(LAYERS_OF_SOMETHING.replace("PASSED", "cache"))
+    assert "KV304" not in codes(LAYERS_OF_SOMETHING.replace("PASSED", "PrefixCache()"))

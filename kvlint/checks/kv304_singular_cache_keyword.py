@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.library import is_layer_class
-from kvlint.analysis.values import Certainty, cache_of
+from kvlint.analysis.values import Certainty, Instance, cache_of
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import Argument, Target, arguments_of, is_none, target_of
@@ -35,6 +35,8 @@ class SingularCacheKeyword(Check):
                     continue
                 if target.role in ("layer", "attention") and takes_own_part(facts, use, item.name):
                     continue
+                if any(isinstance(atom, Instance) for atom in item.value):
+                    continue  # an object of the project's own, for layers that take such ones: code from the hub
                 if item.name == "cache" and cache_of(item.value, Certainty.CONTEXT) is None:
                     continue
                 life = wrong_releases(facts, target.role, item.name)
@@ -118,7 +120,10 @@ def rename(facts: Facts, use: CallUse, item: Argument, target: Target) -> Fix | 
     others = {other.arg for other in use.node.keywords if other is not item.keyword}
     if not new or not item.written or others & {*KEYWORDS, None}:
         return None
-    return Fix(f"Pass it as `{new}`", Applicability.SAFE, (keyword_edit(facts, item.keyword, new),))
+    # Layers that are reached through a list may be those of code from the hub, which keeps its names.
+    part = target.role in ("layer", "attention") and target.certainty < Certainty.PROVEN
+    applicability = Applicability.UNSAFE if part else Applicability.SAFE
+    return Fix(f"Pass it as `{new}`", applicability, (keyword_edit(facts, item.keyword, new),))
 
 
 def right_keyword(facts: Facts, role: str, releases: ReleaseSet) -> str:
