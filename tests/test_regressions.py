@@ -906,3 +906,31 @@ def test_an_own_cache_for_layers_of_the_hub() -> None:
     """Layers of remote code that are given an object of the project keep their keyword (LLaDA2 in Unsloth)."""
     assert "KV304" in codes(LAYERS_OF_SOMETHING.replace("PASSED", "cache"))
     assert "KV304" not in codes(LAYERS_OF_SOMETHING.replace("PASSED", "PrefixCache()"))
+
+
+@pytest.mark.parametrize(("base", "told"), [("LlamaModel", False), ("nn.Module", True)])
+def test_a_class_in_the_place_of_its_base_is_told_of_once(tmp_path: Path, base: str, told: bool) -> None:
+    """The file that defines a replaced model is told; the one that puts it in its place only where nothing else would be."""
+    models = textwrap.dedent(
+        f"""
+        from torch import nn
+        from transformers.models.llama.modeling_llama import LlamaModel
+
+        class OwnModel({base}):
+            def forward(self, input_ids=None, past_key_values=None):
+                return past_key_values
+        """
+    )
+    patch = textwrap.dedent(
+        """
+        from transformers.models.llama import modeling_llama
+        from models import OwnModel
+
+        modeling_llama.LlamaModel = OwnModel
+        """
+    )
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "models.py").write_text(models)
+    (tmp_path / "patch.py").write_text(patch)
+    assert ("KV305" in {code for _, code in lines(patch, codes=ALL, path=tmp_path / "patch.py")}) is told
+    assert ("KV305" in {code for _, code in lines(models, codes=ALL, path=tmp_path / "models.py")}) is not told
