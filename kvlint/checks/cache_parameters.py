@@ -64,8 +64,7 @@ def translated_by_decorator(info: FunctionInfo) -> bool:
 def only_passes_on(info: FunctionInfo, accepted: set[str]) -> bool:
     """True where the parameter goes nowhere but, by keyword, into calls that get all of ``**kwargs`` too.
 
-    What the library passed in then reaches the callee through ``**kwargs``. A parameter that nothing reads is no loss
-    either.
+    What the library passed in then reaches the callee through ``**kwargs``.
     """
     kwarg = info.node.args.kwarg
     if kwarg is None:
@@ -77,7 +76,13 @@ def only_passes_on(info: FunctionInfo, accepted: set[str]) -> bool:
         ):
             passed |= {id(item.value) for item in node.keywords if item.arg in CACHE_PARAMETERS}
     uses = [node for node in walk(info.node) if isinstance(node, ast.Name) and node.id in accepted]
-    return all(id(node) in passed for node in uses) and not calls_locals(info)
+    return bool(uses) and all(id(node) in passed for node in uses)
+
+
+def is_unread(info: FunctionInfo, accepted: set[str]) -> bool:
+    """True where nothing reads the parameter: it is no loss that it is never filled."""
+    names = any(isinstance(node, ast.Name) and node.id in accepted for node in walk(info.node))
+    return not names and not calls_locals(info)
 
 
 def calls_locals(info: FunctionInfo) -> bool:

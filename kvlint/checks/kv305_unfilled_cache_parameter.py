@@ -11,6 +11,7 @@ from kvlint.analysis.values import Instance, LocalFunction, Member, Model, of_ty
 from kvlint.checks.base import Check
 from kvlint.checks.cache_parameters import (
     accepted_names,
+    is_unread,
     keys_fix,
     merging_fix,
     only_passes_on,
@@ -186,6 +187,8 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
         return NO_RELEASE
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
     if loose and item.encoder:
+        return NO_RELEASE
+    if loose and item.role == "prepare" and is_unread(item.info, accepted):
         return NO_RELEASE
     if loose and only_passes_on(item.info, accepted) and not lost_further_on(facts, item, wrong):
         return NO_RELEASE
