@@ -303,13 +303,17 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def fresh_copy(folder: Path, copy: Path) -> Path:
-    """The Python files of a tree, copied anew."""
+    """The Python files of a tree, copied anew; a part of a package stays one."""
     shutil.rmtree(copy, ignore_errors=True)
-    for path in folder.rglob("*.py"):
-        target = copy / path.relative_to(folder)
+    top = folder
+    while (top.parent / "__init__.py").is_file():
+        top = top.parent
+    around = [path / "__init__.py" for path in folder.parents if path.is_relative_to(top)]
+    for path in (*around, *folder.rglob("*.py")):
+        target = copy / path.relative_to(top.parent)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    return copy
+    return copy / folder.relative_to(top.parent)
 
 
 def size_of(folder: Path) -> tuple[int, int]:
