@@ -122,15 +122,6 @@ def without_arguments(call: libcst.Call, drop: Callable[[int, libcst.Arg], bool]
     return changed
 
 
-def rename_keyword(arg: libcst.Arg, old: str, new: str) -> libcst.Arg:
-    """The argument under another keyword."""
-    import libcst
-
-    if arg.keyword is not None and arg.keyword.value == old:
-        return arg.with_changes(keyword=libcst.Name(new))
-    return arg
-
-
 def as_keyword(arg: libcst.Arg, name: str) -> libcst.Arg:
     """A positional argument, passed by keyword."""
     import libcst

@@ -132,10 +132,6 @@ class CallUse:
     def keyword_value(self, name: str) -> Value | None:
         return next((value for key, value in self.keywords if key == name), None)
 
-    @property
-    def double_starred(self) -> bool:
-        return any(item.arg is None for item in self.node.keywords)
-
 
 @dataclass(frozen=True, slots=True)
 class TestUse:

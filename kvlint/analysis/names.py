@@ -177,10 +177,6 @@ def looks_like_cache(name: str) -> bool:
     return bool(CACHE_LIKE.search(name)) and not NOT_A_CACHE.search(name)
 
 
-def is_cache_parameter(name: str) -> bool:
-    return name in CACHE_NAMES
-
-
 VERSION_NAME = re.compile(
     r"(?i)(?:is_)?(?:transformers|tf|hf)_?(?:version)?_?(?P<word>lt|le|lte|gt|ge|gte|less|lower|before|below|greater|newer|"
     r"above|at_least|min|v)?_?(?:than)?_?(?:or_equal)?_?v?(?P<version>\d+(?:_\d+){0,2})(?P<tail>_or_(?:later|newer|greater|above)|_plus)?$"

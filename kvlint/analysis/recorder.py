@@ -13,7 +13,7 @@ from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.positions import LineIndex
 from kvlint.analysis.project import Project
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
-from kvlint.analysis.values import NONE, UNKNOWN, Later, Unknown, Value, join, now, restrict
+from kvlint.analysis.values import UNKNOWN, Later, Unknown, Value, join, now, restrict
 from kvlint.findings import Origin
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
@@ -256,10 +256,6 @@ def path_of(node: ast.AST) -> str:
         base = path_of(node.value)
         return f"{base}[{node.slice.value!r}]" if base else ""
     return ""
-
-
-def known_none(value: Value) -> bool:
-    return value == NONE
 
 
 def unknown(value: Value) -> bool:

@@ -110,11 +110,17 @@ def renaming_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Seq
         name = next((arg for arg in other.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
         if name is None or rename_edits(facts, other, name, hit) is None:
             return None
-    applicability = Applicability.UNSAFE if item.role == "model" else Applicability.SAFE
+    wants_a_look = item.role == "model" or is_indexed(item.info, parameter.arg)
+    applicability = Applicability.UNSAFE if wants_a_look else Applicability.SAFE
     group = f"KV305 {owner.qualname}" if owner is not None and len(together) > 1 else ""
     if group and any(other.role == "model" for other in together):
         applicability = Applicability.UNSAFE
     return Fix(f"Rename `{parameter.arg}` to `{NEW_NAME}`", applicability, tuple(sorted(set(edits))), group)
+
+
+def is_indexed(info: FunctionInfo, name: str) -> bool:
+    """True where the parameter is read like a tuple: under its new name it is a cache, and the function is not done."""
+    return any(isinstance(node, ast.Subscript) and is_name(node.value, name) for node in walk(info.node))
 
 
 def forward_keeps(item: LibraryCalled, old: str, hit: Sequence[LibraryCalled]) -> bool:

@@ -15,7 +15,6 @@ from kvlint.analysis.values import (
     Atom,
     Certainty,
     Instance,
-    Literal,
     LocalClass,
     LocalFunction,
     Mapping,
@@ -69,20 +68,8 @@ def argument(use: CallUse, name: str) -> Argument | None:
     return next((item for item in arguments_of(use) if item.name == name), None)
 
 
-def has_open_keywords(use: CallUse) -> bool:
-    """True where ``**`` brings in keywords that are not known."""
-    return any(
-        not name and not (value and all(isinstance(atom, Mapping) and not atom.open for atom in value))
-        for name, value in use.keywords
-    )
-
-
 def is_none(value: Value) -> bool:
     return bool(value) and all(isinstance(atom, NoneValue) for atom in value)
-
-
-def literal_false(value: Value) -> bool:
-    return len(value) == 1 and isinstance(value[0], Literal) and value[0].value is False
 
 
 def target_of(facts: Facts, use: CallUse) -> Target | None:

@@ -10,7 +10,6 @@ from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
-    Config,
     GenerationConfigValue,
     Literal,
     Member,
@@ -393,8 +392,3 @@ def settings_finding(
         statement_start=span[0],
         statement_end=span[1],
     )
-
-
-def config_named(value: Value) -> str:
-    """The hub name of the model that a config belongs to."""
-    return next((atom.name for atom in of_type(value, Config) if atom.name), "")

@@ -19,7 +19,6 @@ from kvlint.analysis.values import (
     Items,
     LayerPair,
     LegacyCache,
-    LocalFunction,
     NoneValue,
     Sequence,
     Symbol,
@@ -140,11 +139,6 @@ def known_cache(value: Value) -> CacheObject | None:
 def may_be_else(value: Value) -> bool:
     """True where one alternative is not known at all: a function that returns a cache here, and a tensor there."""
     return any(isinstance(atom, Unknown) for atom in value)
-
-
-def is_own_member(value: Value) -> bool:
-    """True where the member is a function of the file itself."""
-    return any(isinstance(atom, LocalFunction) for atom in value)
 
 
 def describe(cache: CacheObject) -> str:
