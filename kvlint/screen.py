@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 
-from kvlint.sieve import Sieve, Words
+from kvlint.sieve import Sieve, Words, spellings
 from kvlint.triggers import table
 
 PYTHON = (".py", ".pyi", ".pyw")
@@ -45,7 +45,7 @@ def roots(codes: frozenset[str], target: int, releases: int) -> tuple[bytes, ...
         best = min(groups, key=lambda group: (len(new_words(group, chosen)), -shared[group], group))
         chosen |= new_words(best, chosen)
     needed = [word for word in chosen if not any(other != word and other in word for other in chosen)]
-    return tuple(word.encode() for word in sorted(needed))
+    return tuple(spelling.encode() for word in sorted(needed) for spelling in spellings(word))
 
 
 def plain(group: tuple[str, ...]) -> bool:

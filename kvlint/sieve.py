@@ -97,7 +97,10 @@ class Words:
 def spelt(group: tuple[str, ...]) -> tuple[tuple[str, bytes | re.Pattern[bytes]], ...]:
     """The words of a group as bytes to look for; its patterns, and its members, are put together in one each."""
     found: list[tuple[str, bytes | re.Pattern[bytes]]] = [
-        (word, word.encode()) for word in group if not word.startswith((PATTERN, MEMBER))
+        (spelling, spelling.encode())
+        for word in group
+        if not word.startswith((PATTERN, MEMBER))
+        for spelling in spellings(word)
     ]
     patterns = "|".join(word[1:] for word in group if word.startswith(PATTERN))
     members = "|".join(word[1:] for word in group if word.startswith(MEMBER))
@@ -105,6 +108,11 @@ def spelt(group: tuple[str, ...]) -> tuple[tuple[str, bytes | re.Pattern[bytes]]
         members = rf"[.\"'][\s\\]*(?:{members})\b"
     found += [(pattern, re.compile(pattern.encode())) for pattern in (patterns, members) if pattern]
     return tuple(found)
+
+
+def spellings(word: str) -> tuple[str, ...]:
+    """How a word may be written: some people put a blank before ``(``, ``[`` and ``=``."""
+    return (word, f"{word[:-1]} {word[-1]}") if word[-1:] in ("(", "[", "=") and word[:-1].strip() else (word,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
     CACHE,
     UNKNOWN,
+    Atom,
     CacheObject,
     Certainty,
     Config,
@@ -167,7 +168,8 @@ class Walk(Annotations):
     def _walk_speaking(self) -> None:
         """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they
         read, and after them those that are found inside of others meanwhile."""
-        speaking = [info for info in self.functions if self._speaks_of_caches(info)]
+        aliases = self._quiet_names()
+        speaking = [info for info in self.functions if self._speaks_of_caches(info, aliases)]
         classes = {id(cls) for info in speaking if info.owner is not None for cls in info.owner.ancestors()}
         first = {
             id(info)
@@ -182,7 +184,7 @@ class Walk(Annotations):
         later = {id(info) for info in speaking} - first
         for position, info in enumerate(self.functions):
             if position >= known:  # found inside of others meanwhile
-                wanted = info.name == "__init__" or self._speaks_of_caches(info)
+                wanted = info.name == "__init__" or self._speaks_of_caches(info, aliases)
             else:
                 wanted = id(info) in later
             if wanted:
@@ -205,11 +207,26 @@ class Walk(Annotations):
             closure is not None and any(holds(closure.names.get(word, ()), CACHES) for word in words)
         )
 
-    def _speaks_of_caches(self, info: FunctionInfo) -> bool:
+    def _quiet_names(self) -> frozenset[str]:
+        """Names of the module that stand for something that is worth walking, and do not say so: ``DynamicCache as DC``."""
+        return frozenset(
+            name
+            for name, value in self.module_flow.names.items()
+            if type(value) is not Later and not WORTH_WALKING.search(name) and any(map(self._worth_walking, value))
+        )
+
+    def _worth_walking(self, atom: Atom) -> bool:
+        if isinstance(atom, LocalClass):
+            return self.cache_base(atom.info) is not None
+        return isinstance(atom, Symbol) and WORTH_WALKING.search(atom.name.rpartition(".")[2]) is not None
+
+    def _speaks_of_caches(self, info: FunctionInfo, aliases: frozenset[str]) -> bool:
         """False for a function that can meet a cache only through what it is given; it is walked once that is known."""
         if info.owner is not None and self.cache_base(info.owner) is not None:
             return True
-        return WORTH_WALKING.search(self.function_text(info)) is not None
+        if WORTH_WALKING.search(self.function_text(info)) is not None:
+            return True
+        return bool(aliases) and not aliases.isdisjoint(self.telling.all_words(info.node))
 
     def function_text(self, info: FunctionInfo) -> str:
         """The lines of a function."""

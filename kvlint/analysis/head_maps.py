@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kvlint.analysis.layout_roles import GROUP, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_values import tags_of
 from kvlint.analysis.layout_walk import text_of
-from kvlint.analysis.nodes import children, code_of, lines_with, walk, walk_lines
+from kvlint.analysis.nodes import assignment, children, code_of, lines_with, walk, walk_lines
 
 ONE_HEAD = re.compile(
     r"(?i)^(?:h|hq|qh|hi|hd|h_idx|head|q_?head|query_?head|head_(?:idx|id|index|i|num)|i_?h|ih|off_hq?|pid_hq?|cur_head|head_q|off_head|start_h|h_q|q_head_(?:idx|id|index)|cur_head_id)$"
@@ -68,8 +68,9 @@ def unchecked_groups(tree: ast.Module, text: str) -> list[GroupSize]:
         if isinstance(statement, ast.stmt):
             expressions = list(own_expressions(statement))
             statements.update((id(node), statement) for node in expressions if id(node) in wanted)
-            if isinstance(statement, ast.Assign) and any(of_config(node) for node in expressions):
-                from_config.update(code_of(target) for target in statement.targets)
+            targets, value = assignment(statement)
+            if value is not None and any(of_config(node) for node in expressions):
+                from_config.update(code_of(target) for target in targets)
     return [
         GroupSize(node, statements[id(node)])
         for node in sorted(quotients, key=lambda node: (node.lineno, node.col_offset))
@@ -235,9 +236,9 @@ def is_kv_count(node: ast.expr, nodes: list[ast.AST]) -> bool:
 def assigned(node: ast.expr, nodes: list[ast.AST]) -> ast.expr | None:
     """The one value that a name is given in the scope."""
     values = [
-        item.value
-        for item in nodes
-        if isinstance(item, ast.Assign) and any(code_of(target) == code_of(node) for target in item.targets)
+        value
+        for targets, value in map(assignment, nodes)
+        if any(code_of(target) == code_of(node) for target in targets)
     ]
     return values[0] if len(values) == 1 else None
 
@@ -266,9 +267,10 @@ def use_of(node: ast.BinOp, statement: ast.stmt, nodes: list[ast.AST]) -> ast.ex
             and by_stride(item, lambda side: any(child is node for child in walk(side)))
         ):
             return item
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+    targets, _ = assignment(statement)
+    if not targets or not isinstance(targets[0], ast.Name):
         return None
-    name = statement.targets[0].id
+    name = targets[0].id
     if ON_PURPOSE.search(name):
         return None
 
@@ -312,13 +314,14 @@ def group_of(node: ast.BinOp, ranges: dict[str, ast.expr], nodes: list[ast.AST])
     """Code for the size of a group: a name of the scope that holds it, or the quotient of both counts."""
     right = code_of(node.right)
     for item in nodes:
-        if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name) and isinstance(item.value, ast.BinOp):
+        targets, value = assignment(item)
+        if targets and isinstance(targets[0], ast.Name) and isinstance(value, ast.BinOp):
             if (
-                isinstance(item.value.op, ast.FloorDiv)
-                and code_of(item.value.right) == right
-                and role_of_name(text_of(item.value.left)) == HEADS
+                isinstance(value.op, ast.FloorDiv)
+                and code_of(value.right) == right
+                and role_of_name(text_of(value.left)) == HEADS
             ):
-                return item.targets[0].id
+                return targets[0].id
     for item in nodes:
         if (
             isinstance(item, ast.Name)

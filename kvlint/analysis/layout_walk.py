@@ -35,7 +35,7 @@ from kvlint.analysis.layout_values import (
     Value,
     tags_of,
 )
-from kvlint.analysis.nodes import children, code_of, statements, walk
+from kvlint.analysis.nodes import assignment, children, code_of, statements, walk
 
 Env = dict[str, Value]
 CALL_DEPTH = 5
@@ -140,14 +140,15 @@ class LayoutWalk:
         self._evaluating: set[tuple[str, str]] = set()
         for name, cls in classes.items():
             for node in statements(cls):
-                if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                    target = node.targets[0]
+                targets, value = assignment(node)
+                if value is not None and len(targets) == 1:
+                    target = targets[0]
                     if (
                         isinstance(target, ast.Attribute)
                         and isinstance(target.value, ast.Name)
                         and target.value.id == "self"
                     ):
-                        self.attributes.setdefault((name, target.attr), []).append(node.value)
+                        self.attributes.setdefault((name, target.attr), []).append(value)
 
     def let_go(self) -> None:
         """Forgets everything: methods of this object are kept in it, and functions in the names that they see."""
@@ -173,7 +174,8 @@ class LayoutWalk:
                 [
                     node
                     for node in body
-                    if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Constant, ast.Tuple))
+                    if isinstance(node, (ast.Assign, ast.AnnAssign))
+                    and isinstance(node.value, (ast.Constant, ast.Tuple))
                 ],
                 self.module_env,
             )
@@ -239,7 +241,10 @@ class LayoutWalk:
 
     def exec_AnnAssign(self, node: ast.AnnAssign, env: Env) -> Env:
         if node.value is not None:
+            outer = self.target_text
+            self.target_text = code_of(node.target)
             self.assign(node.target, self.eval(node.value, env), env, node.value)
+            self.target_text = outer
         return env
 
     def exec_AugAssign(self, node: ast.AugAssign, env: Env) -> Env:

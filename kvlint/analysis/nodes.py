@@ -36,6 +36,15 @@ HOLES = frozenset({ast.Dict, ast.arguments})
 """Kinds with lists of nodes in which None stands for "none here"."""
 
 
+def assignment(node: ast.AST | None) -> tuple[list[ast.expr], ast.expr | None]:
+    """The targets and the value of ``a = b = value`` and of ``a: kind = value``; no targets for any other node."""
+    if isinstance(node, ast.Assign):
+        return node.targets, node.value
+    if isinstance(node, ast.AnnAssign) and node.value is not None:
+        return [node.target], node.value
+    return [], None
+
+
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes directly below *node*, in the order of ``ast.iter_child_nodes``."""
     kind = node.__class__

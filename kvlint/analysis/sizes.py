@@ -16,7 +16,7 @@ from functools import cached_property
 from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_walk import text_of
 from kvlint.analysis.model_configs import KnownConfig, named_models
-from kvlint.analysis.nodes import BLOCKS, any_between, children, code_of, statements, walk
+from kvlint.analysis.nodes import BLOCKS, any_between, assignment, children, code_of, statements, walk
 
 LAYERS, QUERY_HEADS, KV, DIM, DERIVED_DIM, HIDDEN = (
     "layers",
@@ -186,11 +186,9 @@ class SizeReader:
             self.statement = statement
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 continue
-            if isinstance(statement, ast.Assign):
-                self.assign(statement, scope)
-            elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-                quantity = self.judge(statement.value, scope, target_name(statement.target))
-                scope.env[code_of(statement.target)] = quantity
+            targets, given = assignment(statement)
+            if given is not None:
+                self.assign(targets, given, scope)
             elif isinstance(statement, ast.AugAssign):
                 name = target_name(statement.target)
                 known = scope.env.get(code_of(statement.target), Quantity())
@@ -218,22 +216,18 @@ class SizeReader:
                 for handler in getattr(statement, "handlers", ()):
                     self.block(handler.body, scope)
 
-    def assign(self, statement: ast.Assign, scope: Scope) -> None:
-        target = statement.targets[0]
-        if (
-            isinstance(target, ast.Tuple)
-            and isinstance(statement.value, ast.Tuple)
-            and len(target.elts) == len(statement.value.elts)
-        ):
-            for item, value in zip(target.elts, statement.value.elts, strict=True):
-                scope.env[code_of(item)] = self.judge(value, scope, target_name(item))
+    def assign(self, targets: Sequence[ast.expr], value: ast.expr, scope: Scope) -> None:
+        target = targets[0]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for item, part in zip(target.elts, value.elts, strict=True):
+                scope.env[code_of(item)] = self.judge(part, scope, target_name(item))
             return
-        quantity = self.judge(statement.value, scope, target_name(target))
+        quantity = self.judge(value, scope, target_name(target))
         name = target_name(target)
-        if not quantity.kinds and isinstance(statement.value, (ast.Constant, ast.Call, ast.Subscript)):
+        if not quantity.kinds and isinstance(value, (ast.Constant, ast.Call, ast.Subscript)):
             named = self.quantity_of_name(name, target, scope, bare=True)
             quantity = replace(named, numbers=quantity.numbers) if named.kinds and named.kinds != (OTHER,) else quantity
-        for item in statement.targets:
+        for item in targets:
             scope.env[code_of(item)] = quantity
 
     def branches(self, statement: ast.If, scope: Scope) -> None:
@@ -622,12 +616,9 @@ class SizeReader:
     def head_dims_at_hand(self) -> None:
         """``config["hidden_size"] // config["num_attention_heads"]`` of a dict, or of a class of the file, that has ``head_dim``."""
         dicts = {
-            text_of(node.targets[0])
-            for node in statements(self.tree)
-            if isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Dict)
-            and has_key(node.value, "head_dim")
-            and isinstance(node.targets[0], ast.Name)
+            text_of(targets[0])
+            for targets, value in map(assignment, statements(self.tree))
+            if isinstance(value, ast.Dict) and has_key(value, "head_dim") and isinstance(targets[0], ast.Name)
         }
         classes = {
             node.name
@@ -674,18 +665,16 @@ class SizeReader:
     def definitions(self, function: ast.FunctionDef | ast.AsyncFunctionDef, given: set[str]) -> None:
         scope = Scope(function, function.name, "", False, "")
         for statement in statements(function):
-            if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            targets, value = assignment(statement)
+            if not isinstance(statement, ast.stmt) or value is None or len(targets) != 1:
                 continue
-            target = statement.targets[0]
+            target = targets[0]
             if not (isinstance(target, ast.Attribute) and text_of(target.value) == "self" and target.attr in given):
                 continue
-            quantity = self.quantity(statement.value, scope)
+            quantity = self.quantity(value, scope)
             if quantity.kinds == (QUERY_HEADS,) and quantity.strong:
                 reason = "a grouped-query model caches `num_key_value_heads` heads"
-                self.records.setdefault(
-                    id(statement.value),
-                    SizeRecord("heads", statement.value, statement, ast.unparse(statement.value), reason),
-                )
+                self.records.setdefault(id(value), SizeRecord("heads", value, statement, ast.unparse(value), reason))
             elif quantity.kinds == (DERIVED_DIM,) and quantity.derived is not None:
                 self.records.setdefault(
                     id(quantity.derived), SizeRecord("derived", quantity.derived, statement, "", "")
@@ -700,13 +689,14 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
     found: dict[str, dict[str, ast.expr | None]] = {}
     classes: dict[str, dict[str, ast.expr | None]] = {}
     for node in statements(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and isinstance(node.targets[0], ast.Name):
+        targets, written = assignment(node)
+        if isinstance(written, ast.Dict) and isinstance(targets[0], ast.Name):
             keys = {
                 key.value: value
-                for key, value in zip(node.value.keys, node.value.values, strict=True)
+                for key, value in zip(written.keys, written.values, strict=True)
                 if isinstance(key, ast.Constant) and isinstance(key.value, str)
             }
-            found.setdefault(node.targets[0].id, {}).update(keys)
+            found.setdefault(targets[0].id, {}).update(keys)
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = {
                 item.target.id: item.value
@@ -757,9 +747,8 @@ def declares(cls: ast.ClassDef, name: str) -> bool:
     for node in statements(cls):
         if isinstance(node, ast.AnnAssign) and text_of(node.target) == name:
             return True
-        if isinstance(node, ast.Assign) and any(
-            isinstance(item, ast.Attribute) and item.attr == name for item in node.targets
-        ):
+        targets, _ = assignment(node)
+        if any(isinstance(item, ast.Attribute) and item.attr == name for item in targets):
             return True
     return False
 
@@ -782,9 +771,10 @@ def handed_attributes(cls: ast.ClassDef) -> set[str]:
             continue
         taints: dict[str, set[str]] = {}
         for statement in walk(method):
-            if isinstance(statement, ast.Assign):
-                attributes = attributes_in(statement.value, taints)
-                for target in statement.targets:
+            targets, value = assignment(statement)
+            if value is not None:
+                attributes = attributes_in(value, taints)
+                for target in targets:
                     for name in walk(target):
                         if isinstance(name, ast.Name) and attributes:
                             taints.setdefault(name.id, set()).update(attributes)
@@ -838,8 +828,8 @@ def target_name(target: ast.expr) -> str:
 def enclosing_names(statement: ast.stmt) -> str:
     """Names that the statement assigns to or passes its value under."""
     names: list[str] = []
-    if isinstance(statement, ast.Assign):
-        names += [ast.unparse(target) for target in statement.targets]
+    targets, _ = assignment(statement)
+    names += [ast.unparse(target) for target in targets]
     for node in walk(statement):
         if isinstance(node, ast.keyword) and node.arg:
             names.append(node.arg)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kvlint.analysis.facts import CallUse, Facts, Place
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     GenerationConfigValue,
@@ -258,7 +258,8 @@ def display_of(
 
     def is_named(holder: ast.Call | ast.Dict | None) -> bool:
         parent = tree.parent(holder) if holder is not None else None
-        return isinstance(parent, ast.Assign) and bool(path) and path_of(parent.targets[0]) == path
+        targets, _ = assignment(parent)
+        return bool(path) and bool(targets) and path_of(targets[0]) == path
 
     written_here = [item for item in found if item[0] is unpacked_node]
     if written_here:
@@ -305,10 +306,11 @@ def only_for(facts: Facts, unpacked_node: ast.expr, holder: ast.Call | ast.Dict)
         return True
     tree = tree_of(facts)
     parent = tree.parent(holder)
-    if not isinstance(unpacked_node, ast.Name) or not isinstance(parent, ast.Assign) or facts.tree is None:
+    targets, _ = assignment(parent)
+    if not isinstance(unpacked_node, ast.Name) or facts.tree is None:
         return False
     name = unpacked_node.id
-    if len(parent.targets) != 1 or not (isinstance(parent.targets[0], ast.Name) and parent.targets[0].id == name):
+    if len(targets) != 1 or not (isinstance(targets[0], ast.Name) and targets[0].id == name):
         return False
     scope = tree.scope_of(holder)
     if scope is not tree.scope_of(unpacked_node) or (isinstance(scope.node, ast.Module) and facts.kind == "module"):

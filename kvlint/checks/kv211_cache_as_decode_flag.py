@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, TestUse
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.values import CacheObject, Certainty, cache_of
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -119,8 +119,9 @@ def cuts_to_last(node: ast.AST) -> bool:
 def drops_media(node: ast.AST) -> bool:
     """``pixel_values = None`` somewhere in *node*."""
     for item in walk(node):
-        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant) and item.value.value is None:
-            for target in item.targets:
+        targets, value = assignment(item)
+        if isinstance(value, ast.Constant) and value.value is None:
+            for target in targets:
                 if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)) and MEDIA.search(ast.unparse(target)):
                     return True
     return False

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, Place
+from kvlint.analysis.nodes import assignment
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -84,9 +85,8 @@ def may_be_bounded(cache: CacheObject, statement: ast.stmt) -> bool:
         return True
     if cache.source != "output" or cache.cls not in (CACHE, DYNAMIC_CACHE) or cache.certainty < Certainty.CONTEXT:
         return False
-    if not isinstance(statement, ast.Assign):
-        return False
-    return any(isinstance(target, ast.Name) and LENGTH_NAMES.search(target.id) for target in statement.targets)
+    targets, _ = assignment(statement)
+    return any(isinstance(target, ast.Name) and LENGTH_NAMES.search(target.id) for target in targets)
 
 
 def fix_of(facts: Facts, node: ast.expr, tensor_node: ast.expr | None, everywhere: bool) -> Fix | None:

@@ -35,7 +35,15 @@ MASK_MODULES = ("transformers.masking_utils.", "transformers.modeling_attn_mask_
 class CacheUpdateArguments(Check):
     """Reports arguments that these functions refuse, or take and ignore."""
 
-    triggers = ("update(", "get_mask_sizes", "_mask(", "get_seq_length(", "reorder_cache(", "_attention_mask")
+    triggers = (
+        "update(",
+        "get_mask_sizes",
+        "_mask(",
+        "_mask as",
+        "get_seq_length(",
+        "reorder_cache(",
+        "_attention_mask",
+    )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, abc.Mapping[str, ReleaseSet]]]:
         yield (tuple(f"{name}(" for name in sorted(CHECKED_METHODS)), CACHE_WORDS), {}

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, TestUse
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CacheObject, Certainty, NoneValue, Value
 from kvlint.behaviour import releases_of
@@ -83,7 +83,7 @@ def is_lost(use: TestUse) -> bool:
         return False
     if any(word in ast.dump(node.func) for node in walk(body) if isinstance(node, ast.Call) for word in CONVERSIONS):
         return False
-    assigned = [target for node in owner.body if isinstance(node, ast.Assign) for target in node.targets]
+    assigned = [target for node in owner.body for target in assignment(node)[0]]
     reads = any(isinstance(node, ast.Subscript) and path_of(node).startswith(path + "[") for node in walk(body))
     return reads and bool(assigned) and not any(path_of(target) == path for target in assigned)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.names import looks_like_cache
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.values import ModelLayers, Unknown
 from kvlint.behaviour import attention_families, releases_of
 from kvlint.checks.base import Check
@@ -33,8 +34,10 @@ class AttentionThirdOutput(Check):
         for use in facts.returns:
             function = use.place.function
             item = called.get(id(function.node)) if function is not None else None
-            value = use.node.value
-            if item is None or item.elsewhere or not isinstance(value, ast.Tuple) or len(value.elts) != 3:
+            if function is None or item is None or item.elsewhere:
+                continue
+            value = returned(function.node, use.node.value)
+            if value is None or len(value.elts) != 3:
                 continue
             if any(isinstance(element, ast.Starred) for element in value.elts):
                 continue
@@ -52,8 +55,18 @@ class AttentionThirdOutput(Check):
                     releases=wrong,
                     life=life,
                     help="return the attention output and the weights (or None); the cache is updated in place",
-                    fix=drop_third(facts, value) if in_force <= life else None,
+                    fix=drop_third(facts, value) if in_force <= life and value is use.node.value else None,
                 )
+
+
+def returned(function: ast.AST, value: ast.expr | None) -> ast.Tuple | None:
+    """The tuple that is returned, written there or assigned to the returned name, which nothing else is ever put into."""
+    if isinstance(value, ast.Name):
+        stores = [node for node in walk(function) if isinstance(node, ast.Name) and node.id == value.id]
+        given = [item for targets, item in map(assignment, walk(function)) if targets and targets[0] in stores]
+        written = [node for node in stores if not isinstance(node.ctx, ast.Load)]
+        value = given[0] if len(given) == len(written) == 1 else None
+    return value if isinstance(value, ast.Tuple) else None
 
 
 def by_parameters(item: LibraryCalled) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -63,8 +63,8 @@ def taken_from_generate(info: FunctionInfo) -> ast.AST | None:
         return parameter
     kwarg = info.node.args.kwarg
     for node in walk(info.node):
-        if isinstance(node, ast.Assign) and is_name(node.targets[0], NAME) and isinstance(node.value, ast.Call):
-            call = node.value
+        targets, call = assignment(node)
+        if isinstance(call, ast.Call) and is_name(targets[0], NAME):
             key = call.args[0] if call.args else None
             if kwarg is not None and isinstance(call.func, ast.Attribute) and is_name(call.func.value, kwarg.arg):
                 if call.func.attr in ("get", "pop") and isinstance(key, ast.Constant) and key.value == NAME:
@@ -80,9 +80,10 @@ def stores(statements: Sequence[ast.stmt], name: str, cut: bool = False) -> bool
     """True where a variable is set; with *cut* to a part of itself."""
     for statement in statements:
         for node in walk(statement):
-            if isinstance(node, ast.Assign) and any(is_name(target, name) for target in node.targets):
+            targets, value = assignment(node)
+            if value is not None and any(is_name(target, name) for target in targets):
                 if not cut or any(
-                    isinstance(part, ast.Subscript) and is_name(part.value, name) for part in walk(node.value)
+                    isinstance(part, ast.Subscript) and is_name(part.value, name) for part in walk(value)
                 ):
                     return True
     return False
@@ -119,9 +120,8 @@ def asks_for_none(test: ast.expr) -> bool:
 
 def is_look_up(statement: ast.stmt) -> bool:
     """``position_ids = kwargs.get("position_ids")``."""
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
-        return False
-    return isinstance(statement.value.func, ast.Attribute) and statement.value.func.attr in ("get", "pop")
+    _, value = assignment(statement)
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in ("get", "pop")
 
 
 def handed_on(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:

@@ -17,7 +17,7 @@ from kvlint.findings import Category, Finding
 class SliceOnWrongAxis(Check):
     """Reports cuts to a length on the heads or head dim, and reorderings of beams on another axis than the batch."""
 
-    triggers = ("[:, ", "[..., ", "narrow(", "index_select")
+    triggers = ("[:,", "[ :,", "[...,", "[ ...,", "narrow(", "index_select")
     pattern = HEADS
     category = Category.SILENT
 
