@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import textwrap
 import tokenize
@@ -73,7 +74,7 @@ def tight_commas(text: str) -> str:
     lines = text.splitlines(keepends=True)
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     commas = [
-        token.end for token, after in zip(tokens, tokens[1:], strict=False)
+        token.end for token, after in itertools.pairwise(tokens)
         if token.string == "," and after.start == (token.end[0], token.end[1] + 1)
     ]  # fmt: skip
     for row, column in reversed(commas):

@@ -934,3 +934,70 @@ def test_a_class_in_the_place_of_its_base_is_told_of_once(tmp_path: Path, base: 
     (tmp_path / "patch.py").write_text(patch)
     assert ("KV305" in {code for _, code in lines(patch, codes=ALL, path=tmp_path / "patch.py")}) is told
     assert ("KV305" in {code for _, code in lines(models, codes=ALL, path=tmp_path / "models.py")}) is not told
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        'layers = getattr(cache, "layers", None)\n    if layers is not None:\n        return layers[0].keys',
+        'layers = getattr(cache, "layers", None)\n    if layers:\n        return layers[0].keys',
+        'if (layers := getattr(cache, "layers", None)) is not None:\n        return layers[0].keys',
+        'if "layers" in dir(cache):\n        return cache.layers[0].keys',
+        'if "layers" in vars(cache):\n        return cache.layers[0].keys',
+        'if "layers" in cache.__dict__:\n        return cache.layers[0].keys',
+        'if "layers" not in dir(cache):\n        return cache.key_cache[0]\n    elif True:\n        return cache.layers[0].keys',
+    ],
+)
+def test_a_guard_by_the_member_that_came_instead(guard: str) -> None:
+    """The release that has `layers` never reaches what is meant for the ones before it."""
+    head = "from transformers import DynamicCache\n\n\ndef first(cache: DynamicCache):\n    "
+    assert codes(f"{head}{guard}\n    return cache.key_cache[0]\n") == set()
+
+
+def test_a_member_that_is_missing_guards_nothing() -> None:
+    head = "from transformers import DynamicCache\n\n\ndef first(cache: DynamicCache):\n    "
+    guard = 'other = getattr(cache, "nothing_of_the_kind", None)\n    if other is not None:\n        return other'
+    assert codes(f"{head}{guard}\n    return cache.key_cache[0]\n") == {"KV202"}
+
+
+@pytest.mark.parametrize(
+    ("head", "use", "code"),
+    [
+        ("from transformers import DynamicCache as DC", "cache = DC()\n    return cache[0]", "KV204"),
+        ("from transformers import StaticCache as SC", "return SC(config, 1, 128)", "KV206"),
+        ("from transformers import DynamicCache\nDC = DynamicCache", "cache = DC()\n    return cache[0]", "KV204"),
+        (
+            "from transformers import DynamicCache\n\n\nclass Ring(DynamicCache):\n    pass",
+            "ring = Ring()\n    return ring[0]",
+            "KV204",
+        ),
+        (
+            "from transformers import DynamicCache as DC\n\n\ndef make():\n    return DC()",
+            "made = make()\n    return made[0]",
+            "KV204",
+        ),
+        (
+            "from transformers.masking_utils import create_causal_mask as mask_of",
+            "return mask_of(input_embeds=x)",
+            "KV213",
+        ),
+    ],
+)
+def test_a_name_that_does_not_say_that_it_is_a_cache(head: str, use: str, code: str) -> None:
+    """Functions that name a cache class by an alias without "cache" in it were not walked."""
+    assert codes(f"{head}\n\n\ndef first(config, x):\n    {use}\n") == {code}
+
+
+def test_a_returned_name_that_holds_three_outputs() -> None:
+    text = """
+from transformers.models.llama.modeling_llama import LlamaAttention
+
+
+class Sparse(LlamaAttention):
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, cache=None, **kwargs):
+        out, weights = super().forward(hidden_states, position_embeddings, attention_mask, cache, **kwargs)
+        outputs = (out, weights, cache)
+        {more}return outputs
+"""
+    assert codes(text.format(more="")) == {"KV309"}
+    assert codes(text.format(more="outputs = outputs[:2]\n        ")) == set()

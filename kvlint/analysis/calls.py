@@ -220,13 +220,14 @@ class Calls(Expressions):
             self.record_attribute(node, node.args[0], base, name_value, "load", flow, parent)
             return self.attribute(base, name_value, stand_in, flow)
         parts: list[Value] = []
+        absent = ReleaseSet(0)
         for atom in base:
             present = self.member_releases(atom, name_value)
             value = self.attribute_of(atom, name_value, stand_in, flow)
-            if present is None:
-                parts.append(value)
-            else:
-                parts.append(restrict(value, present))
+            parts.append(value if present is None else restrict(value, present))
+            absent |= self.timeline.all if present is None else self.timeline.all - present
+        if base and absent != self.timeline.all:
+            fallback = restrict(fallback, absent)
         return join(*[part for part in parts if part], fallback)
 
     def member_releases(self, atom: Atom, name: str) -> ReleaseSet | None:

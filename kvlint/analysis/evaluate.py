@@ -218,7 +218,7 @@ class Walk(Annotations):
     def _worth_walking(self, atom: Atom) -> bool:
         if isinstance(atom, LocalClass):
             return self.cache_base(atom.info) is not None
-        return isinstance(atom, Symbol) and WORTH_WALKING.search(atom.name.rpartition(".")[2]) is not None
+        return isinstance(atom, Symbol) and WORTH_WALKING.search(atom.name.rpartition(".")[2] + "(") is not None
 
     def _speaks_of_caches(self, info: FunctionInfo, aliases: frozenset[str]) -> bool:
         """False for a function that can meet a cache only through what it is given; it is walked once that is known."""

@@ -52,6 +52,14 @@ class TestedClasses:
     has_other: bool
 
 
+def namespace_of(node: ast.expr) -> ast.expr | None:
+    """The object whose names ``dir(x)``, ``vars(x)`` and ``x.__dict__`` hold."""
+    if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+        return node.value
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("dir", "vars")
+    return node.args[0] if called and isinstance(node, ast.Call) and len(node.args) == 1 else None
+
+
 class Guards(Calls):
     """Splits a flow at a condition."""
 
@@ -132,7 +140,14 @@ class Guards(Calls):
                 self._narrow_releases(yes, kept)
             if not kept and value:
                 return None, no
-        return (yes if yes.releases else None), no
+            self._narrow_to_absent(no, value)
+        return (yes if yes.releases else None), (no if no.releases else None)
+
+    def _narrow_to_absent(self, flow: Flow, value: Value) -> None:
+        """``layers = getattr(cache, "layers", None)``: where it is false, the member is taken to be missing."""
+        nothing = [atom for atom in value if isinstance(atom, NoneValue)]
+        if nothing and not any(isinstance(atom, Unknown) or self.timeline.all <= atom.when for atom in value):
+            self._narrow_releases(flow, tuple(nothing))
 
     def _differs_by_release(self, value: Value) -> bool:
         """True for booleans of which each release knows one; several on the same release decide nothing."""
@@ -249,6 +264,11 @@ class Guards(Calls):
             and isinstance(test.left, ast.Constant)
             and isinstance(test.left.value, str)
         ):
+            holder = namespace_of(right)
+            if holder is not None:
+                asked = ast.Call(ast.Name("hasattr", ast.Load()), [holder, test.left], [])
+                there, missing = self.branch(ast.fix_missing_locations(ast.copy_location(asked, test)), flow, owner)
+                return (there, missing) if isinstance(op, ast.In) else (missing, there)
             yes, no = flow.copy(), flow.copy()
             yes.know_member("", test.left.value)
             path = path_of(right)

@@ -100,6 +100,8 @@ class Telling:
 
         Names that the flow does not know have the values of the *outer* one, the module's.
         """
+        if isinstance(test, ast.Constant):
+            return False
         for word in self.words(test) or ():
             value = flow.names.get(word) or outer.names.get(word)
             if value is not None and value is not UNKNOWN and not any(isinstance(atom, Unknown) for atom in value):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
@@ -111,7 +111,7 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
 def rebuilds_list(statement: ast.stmt) -> bool:
     """``c.key_cache = [k[:n] for k in c.key_cache]``: mending the read alone would leave an assignment without effect
     (KV203) where an exception was, so there is no fix."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    targets, _ = assignment(statement)
     flat = [item for target in targets for item in (target.elts if isinstance(target, ast.Tuple) else [target])]
     return any(isinstance(target, ast.Attribute) and target.attr in LISTS for target in flat)
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import assignment
 from kvlint.analysis.values import STATIC_CACHE, CacheLength, Certainty, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -51,19 +52,15 @@ class MaxLengthSentinel(Check):
 
 def none_again(facts: Facts, call: ast.expr, statement: ast.stmt) -> Fix | None:
     """Turns -1 into None behind ``limit = cache.get_max_length()``, which is right for either answer."""
-    if not isinstance(statement, ast.Assign) or statement.value is not call:
+    targets, value = assignment(statement)
+    if value is not call:
         return None
-    target = statement.targets[0]
+    target = targets[0]
     start, end = facts.span(statement)
     line_end = facts.index.line_end(statement.end_lineno or statement.lineno)
     indent = facts.text[facts.index.line_start(statement.lineno) : start]
     behind = facts.text[end:line_end].strip()
-    if (
-        len(statement.targets) != 1
-        or not isinstance(target, ast.Name)
-        or indent.strip()
-        or (behind and behind[0] != "#")
-    ):
+    if len(targets) != 1 or not isinstance(target, ast.Name) or indent.strip() or (behind and behind[0] != "#"):
         return None
     unit = "\t" if "\t" in indent else "    "
     text = f"\n{indent}if {target.id} == -1:\n{indent}{unit}{target.id} = None"
