@@ -22,6 +22,7 @@ from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
 from kvlint.jobs import Fault, FixRequest, Job, Result
 from kvlint.roots import find_root
+from kvlint.screen import candidates
 from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION
 from kvlint.source import PROSE, EditError, Region, Source, SourceError, apply_region_edits
 from kvlint.source import parse as parse_source
@@ -146,7 +147,7 @@ def lint_bytes(job: Job, data: bytes) -> Result:
 def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
     """Reads *data* as the job's file and collects the findings of its regions. Raises TooMuchCode."""
     path = Path(job.path)
-    source = parse_source(path, data, fix_docstrings=job.fix_docstrings)
+    source = parse_source(path, data, fix_docstrings=job.fix_docstrings, wanted=lambda text: worth_reading(job, text))
     code = max((len(region.text) for region in source.regions), default=0)
     if code > CODE_LIMIT:
         raise TooMuchCode(f"{in_mb(code)} of code is over the limit of {in_mb(CODE_LIMIT)}")
@@ -171,6 +172,13 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
             kept, silenced = outcome.kept, outcome.silenced
         regions.append(RegionLook(region, kept, silenced))
     return Look(source, tuple(regions), tuple(faults), tuple(sorted(dependencies)))
+
+
+def worth_reading(job: Job, text: str) -> bool:
+    """True where one of the rules could fire on the examples in a docstring, or a comment there speaks to kvlint."""
+    data = text.encode("utf-8", "replace")
+    releases = len(the_timeline().releases)
+    return suppression.mentions(data) or bool(candidates(data, job.triggered, "x.md", job.target.bits, releases))
 
 
 def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str = "") -> Found:
@@ -316,7 +324,13 @@ def try_round(source: Source, chosen: Sequence[tuple[Region, Sequence[Unit]]]) -
         new = apply_region_edits(source, changes)
     except EditError:
         return None
-    again = parse_source(source.path, new, docstrings=source.docstrings, fix_docstrings=source.fix_docstrings)
+    again = parse_source(
+        source.path,
+        new,
+        docstrings=source.docstrings,
+        fix_docstrings=source.fix_docstrings,
+        wanted=source.wanted,
+    )
     if len(again.errors) > len(source.errors) or len(again.skipped) > len(source.skipped):
         return None
     return new if all(parses(region) for region in again.regions if region.kind != "docstring") else None

@@ -73,6 +73,7 @@ class Source:
     skipped: tuple[Skipped, ...] = ()
     docstrings: bool = True
     fix_docstrings: bool = False
+    wanted: Callable[[str], bool] | None = None
 
 
 def read(path: Path, *, docstrings: bool = True, fix_docstrings: bool = False) -> Source:
@@ -96,7 +97,7 @@ def parse(
     """The source of a file called *path* that holds *raw*.
 
     The suffix of *path* chooses the carrier; any other file is read as a Python module. *docstrings* adds a region for
-    each docstring with examples (whose text is *wanted*, where that is given: it saves parsing the module for nothing),
+    each docstring with examples (whose text is *wanted*, where that is given: most examples have nothing to find),
     and *fix_docstrings* lets those be rewritten. Raises nothing on what *raw* holds.
     """
     extract = carrier_for(path)
@@ -129,7 +130,7 @@ def parse(
         regions = tuple(Region(region.text, region.kind, False, region.layout) for region in regions)
     return Source(
         path, raw, encoding, _dominant_newline(text), bom, regions, found.errors, text, found.skipped,
-        docstrings, fix_docstrings,
+        docstrings, fix_docstrings, wanted,
     )  # fmt: skip
 
 

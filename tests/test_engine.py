@@ -310,3 +310,16 @@ def test_the_generated_trigger_words_are_those_of_the_checks() -> None:
 def test_a_check_that_the_generated_words_lack_is_asked_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triggers, "SIEVES", {})
     assert triggers.table.__wrapped__() == triggers.from_checks()
+
+
+def test_examples_in_which_nothing_can_be_found_are_not_read(tmp_path: Path) -> None:
+    """An example is screened by its own words; one with a comment of ours is read in any case."""
+    from kvlint.jobs import Job
+    from kvlint.lint import worth_reading
+    from kvlint.timeline import the_timeline
+
+    timeline = the_timeline()
+    job = Job("a.py", "a.py", frozenset({"KV204"}), frozenset({"KV204"}), timeline.matching(">=5"))
+    assert worth_reading(job, ">>> past_key_values[0]")
+    assert worth_reading(job, ">>> print(1)  # kvlint: ignore[KV204]")
+    assert not worth_reading(job, ">>> print(1)")
