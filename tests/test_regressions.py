@@ -1001,3 +1001,34 @@ class Sparse(LlamaAttention):
 """
     assert codes(text.format(more="")) == {"KV309"}
     assert codes(text.format(more="outputs = outputs[:2]\n        ")) == set()
+
+
+PATCHED_ATTENTION = """
+from typing import Optional, Tuple
+
+import torch
+from transformers.models.llama import modeling_llama
+
+
+def forward(self, hidden_states, cache: Optional[Tuple[torch.Tensor]] = None, **kwargs):
+    return hidden_states, cache[0].shape[-2]
+
+
+def decoder_forward(self, hidden_states, cache=None, **kwargs):
+    return self.self_attn(hidden_states, cache=(None, None))
+
+
+def replace():
+    modeling_llama.LlamaAttention.forward = forward
+"""
+
+
+def test_the_annotation_of_a_function_that_the_library_calls_is_not_believed() -> None:
+    """The attention patches of FastChat still say that they are given a tuple."""
+    assert codes(PATCHED_ATTENTION) == {"KV204"}
+
+
+def test_whoever_replaces_the_layers_as_well_passes_what_they_like() -> None:
+    """Unsloth replaces attention, layers and models, and hands pairs down between them."""
+    more = "    modeling_llama.LlamaDecoderLayer.forward = decoder_forward\n"
+    assert "KV204" not in codes(PATCHED_ATTENTION + more)

@@ -136,6 +136,8 @@ class Walk(Annotations):
         self._missing: list[ReleaseSet | None] = []
         self._asking = False
         self._shims = set()
+        self._patched: set[str | bool] = set()
+        """The levels of a model (attention, layers, models) of which methods are replaced."""
         self._package = package_name(path)
         self.in_transformers = self._package.split(".")[0] == "transformers"
         self._following: set[Path] = {path}
@@ -406,6 +408,8 @@ class Walk(Annotations):
             self.records.attributes[id(target)] = AttributeUse(
                 target, target.value, base, target.attr, "store", self.place(flow), path_of(target.value), value
             )
+        if target.attr in HOOKS:
+            self._teach_patches(base, value)
         path = path_of(target)
         if path:
             flow.bind(path, value)
@@ -418,6 +422,20 @@ class Walk(Annotations):
             )
             if info is not None:
                 self._teach_attribute(info, target.attr, value)
+
+    def _teach_patches(self, base: Value, value: Value) -> None:
+        """Functions that are put in the place of a method of the library are called by it.
+
+        Where attention modules and the layers or models around them are replaced, those hand on what they like.
+        """
+        names = [atom.name for atom in base if isinstance(atom, Symbol)]
+        if not names or not all(is_hook_owner(name) or is_layer_class(name) for name in names):
+            return
+        self._patched.update("attention" if "Attention" in name else is_layer_class(name) for name in names)
+        for atom in of_type(value, LocalFunction):
+            if not atom.info.patches:
+                atom.info.patches = True
+                self.changed.add(("parameter", id(atom.info.node)))
 
     def narrowed(self, path: str, value: Value) -> None:
         """An attribute or an item that a condition says something of means something from here on."""
@@ -936,6 +954,8 @@ class Walk(Annotations):
 
     def is_hook(self, info: FunctionInfo) -> bool:
         """True for the methods that transformers itself calls with a cache object."""
+        if info.patches:
+            return not self.foreign_engine and len(self._patched) == 1
         if info.owner is None or info.name not in HOOKS:
             return False
         if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):

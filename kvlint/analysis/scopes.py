@@ -26,6 +26,8 @@ class FunctionInfo:
     """Parameter name -> join of the values that call sites in the file pass."""
     returns: Value = ()
     called: bool = False
+    patches: bool = False
+    """It takes the place of a method that transformers calls (``LlamaAttention.forward = forward``)."""
     readers: set[int] = field(default_factory=set)
     """The functions (ids of their nodes; ``MODULE`` for the module's own statements) that have used the result."""
     home: object = None
