@@ -1032,3 +1032,17 @@ def test_whoever_replaces_the_layers_as_well_passes_what_they_like() -> None:
     """Unsloth replaces attention, layers and models, and hands pairs down between them."""
     more = "    modeling_llama.LlamaDecoderLayer.forward = decoder_forward\n"
     assert "KV204" not in codes(PATCHED_ATTENTION + more)
+
+
+def test_the_classes_of_a_match() -> None:
+    """A case by class narrows what is matched, in the case and behind it."""
+    head = "from transformers import DynamicCache\n\n\ndef first(cache: DynamicCache | None):\n    match cache:\n"
+    assert codes(
+        head + "        case None:\n            return 0\n        case known:\n            return known[0]\n"
+    ) == {"KV204"}
+    old = "        case tuple() | list():\n            return cache[0][0]\n"
+    assert codes(head.replace(": DynamicCache | None", "") + old) == set()
+    new = "        case DynamicCache() as known:\n            return known.seen_tokens\n        case _:\n            return cache\n"
+    assert codes(head.replace(": DynamicCache | None", "") + new) == {"KV202"}
+    guarded = "        case DynamicCache(seen_tokens=0):\n            return 0\n        case _:\n            return cache[0]\n"
+    assert codes(head + guarded) == {"KV204"}

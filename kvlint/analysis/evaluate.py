@@ -596,19 +596,35 @@ class Walk(Annotations):
 
     def _exec_Match(self, node: ast.Match, flow: Flow) -> Flow | None:
         self.expression(node.subject, flow, node)
+        going: Flow | None = flow
         ends: list[Flow | None] = []
         for case in node.cases:
-            inner = flow.copy()
-            for name in (item.name for item in walk(case.pattern) if isinstance(item, (ast.MatchAs, ast.MatchStar))):
-                if name:
-                    inner.bind(name, UNKNOWN)
-            if case.guard is not None:
-                when_true, _ = self.branch(case.guard, inner, node)
-                if when_true is None:
-                    continue
-                inner = when_true
-            ends.append(self.block(case.body, inner))
-        return merge([*ends, flow])
+            if going is None:
+                break
+            taken, going = self._match_case(case, node, going)
+            if taken is not None:
+                ends.append(self.block(case.body, taken))
+        return merge([*ends, going])
+
+    def _match_case(self, case: ast.match_case, node: ast.Match, flow: Flow) -> tuple[Flow | None, Flow | None]:
+        """The flow into a case, and the one that goes on to the next."""
+        taken: Flow | None = flow.copy()
+        left: Flow | None = flow
+        test = test_of_pattern(case.pattern, node.subject)
+        if test is not None:
+            taken, other = self.branch(test, flow, node)
+            left = other if case.guard is None and is_whole_test(case.pattern) else flow
+        elif case.guard is None and is_irrefutable(case.pattern):
+            left = None
+        if taken is None:
+            return None, left
+        for item in walk(case.pattern):
+            if isinstance(item, (ast.MatchAs, ast.MatchStar)) and item.name:
+                whole = item is case.pattern
+                taken.bind(item.name, self.expression(node.subject, taken, node) if whole else UNKNOWN)
+        if case.guard is not None:
+            taken, _ = self.branch(case.guard, taken, node)
+        return taken, left
 
     # -- try --------------------------------------------------------------------------------------------------------
 
@@ -1057,6 +1073,40 @@ def is_opaque(value: ast.expr) -> bool:
             isinstance(side, (ast.Tuple, ast.List, ast.ListComp, ast.BinOp)) for side in (value.left, value.right)
         )
     return isinstance(value, (ast.Call, ast.Attribute, ast.Subscript, ast.JoinedStr))
+
+
+def test_of_pattern(pattern: ast.pattern, subject: ast.expr) -> ast.expr | None:
+    """``isinstance(subject, DynamicCache)`` for ``case DynamicCache()``, ``subject is None`` for ``case None``."""
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is not None:
+        return test_of_pattern(pattern.pattern, subject)
+    if isinstance(pattern, ast.MatchSingleton) and pattern.value is None:
+        return ast.copy_location(ast.Compare(subject, [ast.Is()], [ast.Constant(None)]), pattern)
+    classes: list[ast.expr] = []
+    for part in pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]:
+        if isinstance(part, ast.MatchClass):
+            classes.append(part.cls)
+        elif isinstance(part, ast.MatchSequence):
+            classes += [ast.Name("tuple", ast.Load()), ast.Name("list", ast.Load())]
+        else:
+            return None
+    test = ast.Call(ast.Name("isinstance", ast.Load()), [subject, ast.Tuple(classes, ast.Load())], [])
+    return ast.fix_missing_locations(ast.copy_location(test, pattern))
+
+
+def is_whole_test(pattern: ast.pattern) -> bool:
+    """True where nothing but the class, or None, is asked for: what comes behind is none of it."""
+    if isinstance(pattern, ast.MatchAs) and pattern.pattern is not None:
+        return is_whole_test(pattern.pattern)
+    if isinstance(pattern, ast.MatchOr):
+        return all(map(is_whole_test, pattern.patterns))
+    if isinstance(pattern, ast.MatchClass):
+        return not pattern.patterns and not pattern.kwd_patterns
+    return isinstance(pattern, ast.MatchSingleton)
+
+
+def is_irrefutable(pattern: ast.pattern) -> bool:
+    """True for ``case _`` and ``case name``."""
+    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
