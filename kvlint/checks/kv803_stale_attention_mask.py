@@ -92,12 +92,14 @@ class StaleAttentionMask(Check):
         life = releases_of(facts.timeline, "short-mask-is-padded")
         silent = life & feed.place.releases
         result = "what it does not cover is masked out {when}" if silent else "RuntimeError"
+        if silent and feed.place.releases - life:
+            result += ", a RuntimeError before"
         return self.finding(
             facts,
             node or spread or feed.node,
             feed.place,
             f"the mask {what}: {result}",
-            releases=silent or feed.place.releases,
+            releases=feed.place.releases,
             life=life if silent else feed.place.releases,
             help="the mask has to cover the past and the new tokens: `torch.cat([mask, mask.new_ones(mask.shape[0], n)], dim=1)`",
             category=Category.SILENT if silent else Category.BREAKS,
