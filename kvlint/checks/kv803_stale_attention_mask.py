@@ -91,7 +91,8 @@ class StaleAttentionMask(Check):
         spread = next((item for item in feed.node.keywords if item.arg is None), None)
         life = releases_of(facts.timeline, "short-mask-is-padded")
         silent = life & feed.place.releases
-        result = "what it does not cover is masked out {when}" if silent else "RuntimeError"
+        when = facts.timeline.describe(life, facts.timeline.all)
+        result = f"what it does not cover is masked out {when}" if silent else "RuntimeError"
         if silent and feed.place.releases - life:
             result += ", a RuntimeError before"
         return self.finding(
@@ -100,7 +101,6 @@ class StaleAttentionMask(Check):
             feed.place,
             f"the mask {what}: {result}",
             releases=feed.place.releases,
-            life=life if silent else feed.place.releases,
             help="the mask has to cover the past and the new tokens: `torch.cat([mask, mask.new_ones(mask.shape[0], n)], dim=1)`",
             category=Category.SILENT if silent else Category.BREAKS,
         )
