@@ -1046,3 +1046,51 @@ def test_the_classes_of_a_match() -> None:
     assert codes(head.replace(": DynamicCache | None", "") + new) == {"KV202"}
     guarded = "        case DynamicCache(seen_tokens=0):\n            return 0\n        case _:\n            return cache[0]\n"
     assert codes(head + guarded) == {"KV204"}
+
+
+@pytest.mark.parametrize(
+    "is_new",
+    [
+        'Version(__version__) >= Version("5")',
+        'Version(own_name) >= Version("5")',
+        'own_name.split(".")[0] == "5"',
+        'own_name.startswith("5.")',
+        'bool(Version(own_name) >= Version("5"))',
+        "(Version(own_name).major, Version(own_name).minor) >= (5, 0)",
+        "[Version(own_name).major, 0] >= [5, 0]",
+        'Version(own_name) in SpecifierSet(">=5")',
+        'Version(own_name) not in SpecifierSet("<5")',
+        'SpecifierSet(">=5").contains(own_name)',
+        'SpecifierSet(">=5").contains(Version(own_name), prereleases=True)',
+        'is_transformers_version(">=5")',
+        'hasattr(transformers, "__version__") and Version(transformers.__version__) >= Version("5")',
+    ],
+)
+@pytest.mark.parametrize("form", ["if", "name", "helper"])
+def test_the_version_by_every_name(is_new: str, form: str) -> None:
+    """``from transformers import __version__`` was a name like any other, and its guards decided nothing."""
+    text = """
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+import transformers
+from transformers import DynamicCache, __version__
+from transformers import __version__ as own_name
+from .helpers import is_transformers_version
+
+
+def helper():
+    return NEW
+
+
+name = NEW
+
+
+def first(cache: DynamicCache):
+    if FORM:
+        return cache.layers[0].keys
+    return cache.key_cache[0]
+"""
+    text = text.replace("FORM", {"if": is_new, "name": "name", "helper": "helper()"}[form]).replace("NEW", is_new)
+    assert codes(text, "5.24.0") == set()
+    assert codes(text, "<4.50") == set()
+    assert codes(text.replace("if ", "if not "), "5.24.0") == {"KV202"}

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, SIGNATURE, Expressions, holds
+from kvlint.analysis.expressions import INTERESTING, SIGNATURE, VERSION, Expressions, holds
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import (
@@ -59,7 +59,7 @@ from kvlint.analysis.values import (
     of_type,
     restrict,
 )
-from kvlint.analysis.versions import VERSION_CLASSES, apply_each, to_version
+from kvlint.analysis.versions import VERSION_CLASSES, apply_each, compare_each, to_specifier, to_version
 from kvlint.releases import ReleaseSet
 
 ITERATORS = frozenset(
@@ -241,6 +241,8 @@ class Calls(Expressions):
             if cls is not None:
                 return self.timeline.member(cls, name)
             qualified = f"{atom.name}.{name}"
+            if qualified == VERSION:
+                return self.timeline.all
             if self.timeline.knows(qualified):
                 return self.timeline.importable(qualified)
         return None
@@ -325,6 +327,9 @@ class Calls(Expressions):
             return (PerRelease(self.timeline.releases),)
         if name == "importlib.import_module" and arguments and isinstance(literal(arguments[0]), str):
             return (Symbol(literal(arguments[0])),)
+        if method == "SpecifierSet" and arguments:
+            specifier = to_specifier(literal(arguments[0]))
+            return (Literal(specifier),) if specifier is not None else UNKNOWN
         if method in VERSION_CLASSES:
             parsed = self._parse_version(arguments)
             if parsed is not None:
@@ -393,6 +398,10 @@ class Calls(Expressions):
         strings = [text for text in texts if isinstance(text, str) and text != "transformers"]
         operators = [text for text in strings if text in ("<", "<=", ">", ">=", "==", "!=")]
         versions = [text for text in strings if re.match(r"v?\d+(\.\d+)*", text)]
+        specifier = next((found for text in strings if (found := to_specifier(text)) is not None and found), None)
+        if specifier is not None:
+            holds = compare_each("In", self.timeline.releases, specifier)
+            return (Truth(holds),) if holds is not None else None
         if not versions:
             by_name = version_of_name(name)
             return (Truth(self.timeline.compare(*by_name)),) if by_name and not strings else None
@@ -484,6 +493,9 @@ class Calls(Expressions):
             return UNKNOWN
         if isinstance(of, PerRelease):
             return self._call_version_method(of, name, arguments)
+        if isinstance(of, Literal) and name == "contains" and arguments and isinstance(arguments[0][0], PerRelease):
+            holds = compare_each("In", arguments[0][0].values, of.value)
+            return (Truth(holds),) if holds is not None else UNKNOWN
         if isinstance(of, Literal) and isinstance(of.value, str) and name == "join" and len(arguments) == 1:
             if len(arguments[0]) == 1 and isinstance(arguments[0][0], PerRelease):
                 values = apply_each(arguments[0][0].values, of.value.join)
@@ -616,6 +628,9 @@ class Calls(Expressions):
         ):
             values = apply_each(arguments[0][0].values, int if name == "int" else float)
             return (PerRelease(values),) if values is not None else UNKNOWN
+        if name == "bool" and len(arguments) == 1:
+            known = len(arguments[0]) == 1 and isinstance(arguments[0][0], (Truth, HasMember))
+            return arguments[0] if known else UNKNOWN
         if name == "hasattr" and len(arguments) == 2:
             return self._hasattr(node, arguments)
         if name == "callable" and len(node.args) == 1:

@@ -61,6 +61,7 @@ from kvlint.analysis.values import (
     ModelKwargs,
     ModelOutput,
     NoneValue,
+    PerRelease,
     Sequence,
     Symbol,
     Truth,
@@ -220,6 +221,8 @@ class Walk(Annotations):
     def _worth_walking(self, atom: Atom) -> bool:
         if isinstance(atom, LocalClass):
             return self.cache_base(atom.info) is not None
+        if isinstance(atom, PerRelease):
+            return True
         return isinstance(atom, Symbol) and WORTH_WALKING.search(atom.name.rpartition(".")[2] + "(") is not None
 
     def _speaks_of_caches(self, info: FunctionInfo, aliases: frozenset[str]) -> bool:
@@ -713,7 +716,7 @@ class Walk(Annotations):
                 flow.bind(bound, UNKNOWN)
                 continue
             if module.split(".")[0] == "transformers":
-                flow.bind(bound, (Symbol(qualified),))
+                flow.bind(bound, self.library_value(qualified))
                 self._record_import(node, alias, qualified, bound, flow)
                 if not flow.releases:
                     return None

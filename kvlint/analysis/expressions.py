@@ -93,6 +93,7 @@ INTERESTING: frozenset[type[Atom]] = frozenset(
 )
 
 
+VERSION = "transformers.__version__"
 SIGNATURE = "<signature>"
 """Stands as a member of a function for what ``inspect`` says of its parameters."""
 SIGNATURE_PARTS = frozenset({"parameters", "args", "kwonlyargs", "co_varnames"})
@@ -216,7 +217,18 @@ class Expressions(Recorder):
         values = tuple(self.expression(item, flow, node) for item in node.elts)
         if any(isinstance(item, ast.Starred) for item in node.elts):
             return (Sequence(UNKNOWN, is_tuple=is_tuple),)
-        return (Items(values, is_tuple=is_tuple),)
+        dated = self._of_releases(values)
+        return (PerRelease(tuple(map(tuple if is_tuple else list, dated))),) if dated else (Items(values, is_tuple),)
+
+    def _of_releases(self, values: tuple[Value, ...]) -> list[tuple[Any, ...]]:
+        """``(Version(v).major, Version(v).minor)`` for every release; empty where it is not made of versions."""
+        atoms = [value[0] for value in values if len(value) == 1 and isinstance(value[0], (PerRelease, Literal))]
+        if len(atoms) < len(values) or not any(isinstance(atom, PerRelease) for atom in atoms):
+            return []
+        count = len(self.timeline.releases)
+        return list(
+            zip(*(atom.values if isinstance(atom, PerRelease) else [atom.value] * count for atom in atoms), strict=True)
+        )
 
     def _eval_Dict(self, node: ast.Dict, flow: Flow, parent: ast.AST | None) -> Value:
         items: list[tuple[str, Value]] = []
@@ -276,9 +288,13 @@ class Expressions(Recorder):
 
     def _attribute_symbol(self, atom: Symbol, name: str, node: ast.expr) -> Value:
         qualified = f"{atom.name}.{name}"
-        if qualified == "transformers.__version__":
-            return (PerRelease(self.timeline.releases),)
+        if qualified == VERSION:
+            return self.library_value(qualified)
         return (Symbol(qualified, when=atom.when, origin=atom.origin),)
+
+    def library_value(self, qualified: str) -> Value:
+        """What a name of transformers stands for: itself, and the version for another string on each release."""
+        return (PerRelease(self.timeline.releases),) if qualified == VERSION else (Symbol(qualified),)
 
     def _attribute_cache(self, atom: CacheObject, name: str, node: ast.expr) -> Value:
         if atom.local_class is not None and atom.local_class.defines(name):

@@ -42,6 +42,18 @@ def to_version(text: Any) -> Any:
         raise ValueError(str(error)) from error
 
 
+def to_specifier(text: Any) -> Any:
+    """The set of versions that a text such as ``>=4.56,<6`` means, None for anything else."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    if not isinstance(text, str) or text.strip(" ")[:1] not in ("<", ">", "=", "!", "~"):
+        return None
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier:
+        return None
+
+
 def compare_each(name: str, left: tuple[Any, ...], right: Any) -> ReleaseSet | None:
     """Releases on which ``left <op> right`` holds, or None where the comparison is not one Python would do."""
     compare = COMPARISONS.get(name)
