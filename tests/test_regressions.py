@@ -1094,3 +1094,27 @@ def first(cache: DynamicCache):
     assert codes(text, "5.24.0") == set()
     assert codes(text, "<4.50") == set()
     assert codes(text.replace("if ", "if not "), "5.24.0") == {"KV202"}
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while start < n:\n        out = model(ids[:, start : start + 512], past_key_values=cache)\n        start += 512",
+        "for tok in toks:\n        out = model(tok, position_ids=torch.tensor([[start]]), past_key_values=cache)\n        start += 1",
+        "for tok in toks:\n        start += 1\n        start += 2\n        out = model(toks[start], past_key_values=cache)",
+        "while True:\n        start += more[start]\n        out = model.generate(ids[start], past_key_values=cache)",
+    ],
+)
+def test_a_counter_in_a_loop(loop: str) -> None:
+    """A counter that only its own line sets was followed in circles, and the file was given up."""
+    text = f"""
+from transformers import DynamicCache
+
+
+def prefill(model, ids, toks, n, more):
+    cache = DynamicCache(config=model.config)
+    start = 0
+    {loop}
+    return cache.to_legacy_cache()
+"""
+    assert codes(text) - {"KV801", "KV803"} == {"KV201"}

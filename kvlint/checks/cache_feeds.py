@@ -378,7 +378,7 @@ class Dependence:
         if binding.value is not None:
             self.follow(binding.value)
         for earlier in self.scope.definitions(binding.path, binding.node):
-            if not self.scope.tree.inside(earlier.node, self.loop) or position(earlier.node) > position(binding.node):
+            if not self.scope.tree.inside(earlier.node, self.loop) or position(earlier.node) >= position(binding.node):
                 self.carried = True
                 return
             self._binding(earlier, binding.node)
