@@ -1102,7 +1102,7 @@ def first(cache: DynamicCache):
         "while start < n:\n        out = model(ids[:, start : start + 512], past_key_values=cache)\n        start += 512",
         "for tok in toks:\n        out = model(tok, position_ids=torch.tensor([[start]]), past_key_values=cache)\n        start += 1",
         "for tok in toks:\n        start += 1\n        start += 2\n        out = model(toks[start], past_key_values=cache)",
-        "while True:\n        start += more[start]\n        out = model.generate(ids[start], past_key_values=cache)",
+        "while more:\n        start += more[start]\n        out = model.generate(ids[start], past_key_values=cache)",
     ],
 )
 def test_a_counter_in_a_loop(loop: str) -> None:
