@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
+from functools import cached_property
 
 from kvlint.analysis.guards import Guards, flatten_union
 from kvlint.analysis.library import is_torch_model_class
@@ -30,6 +32,7 @@ from kvlint.analysis.values import (
 
 TUPLE_NAMES = frozenset({"tuple", "list", "Tuple", "List", "Sequence", "Iterable"})
 UNION_NAMES = frozenset({"Optional", "Union"})
+LAZY = re.compile(r"^from __future__ import [^\n]*\bannotations\b", re.MULTILINE)
 TRANSPARENT_NAMES = frozenset({"Annotated", "Final", "ClassVar", "Required", "NotRequired"})
 
 
@@ -51,10 +54,18 @@ class Annotations(Guards):
         if isinstance(node, ast.Name) and node.id in TUPLE_NAMES and node.id not in flow.names:
             return (Sequence(UNKNOWN, is_tuple=node.id.lower() == "tuple"),)
         if isinstance(node, (ast.Name, ast.Attribute)):
+            typing_only = self._typing_only
+            self._typing_only = typing_only or self.never_evaluated
             value = self.expression(node, flow, None)
             self.record_symbols(node, value, "annotation", flow)
+            self._typing_only = typing_only
             return self._instance_of(value, node)
         return ()
+
+    @cached_property
+    def never_evaluated(self) -> bool:
+        """True in a module with ``from __future__ import annotations``."""
+        return LAZY.search(self.text) is not None
 
     def _one_of(self, items: list[ast.expr], flow: Flow) -> Value:
         """What a union promises: a member that says nothing may be anything, it does not leave the others alone."""

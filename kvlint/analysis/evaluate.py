@@ -114,6 +114,11 @@ TRANSFORMERS_MODULES = frozenset(
 HOOKS = frozenset({"forward", "prepare_inputs_for_generation", "_reorder_cache", "_update_model_kwargs_for_generation"})
 IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
+CATCHES = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
+"""Context managers that take exceptions: tests that something is gone want it to be."""
+ENDS = frozenset({"exit", "_exit", "skipTest"})
+NOT_INSTALLED = frozenset({"PackageNotFoundError", "DistributionNotFound"})
+"""What is raised where a package is missing: without transformers nothing here matters."""
 ENDS_A_PART = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
@@ -315,7 +320,7 @@ class Walk(Annotations):
             name = node.value.func.attr if isinstance(node.value.func, ast.Attribute) else node.value.func.id
             if name == "setattr" and len(node.value.args) == 3:
                 self._setattr(node.value, flow)
-            if name in ("exit", "_exit", "skip") and name != "skip":
+            if name in ENDS or (name == "skip" and path_of(node.value.func) == "pytest.skip"):
                 return None
             if "version" in name:
                 demanded = demanded_releases(node.value, self.timeline)
@@ -653,6 +658,10 @@ class Walk(Annotations):
                 start.bind(handler.name, UNKNOWN)
             if handler.type is not None:
                 self.expression(handler.type, start, node)
+            if handler_names(handler) <= NOT_INSTALLED:
+                continue
+            if handler_names(handler) & ATTRIBUTE_ERRORS and self._decided(handler, node):
+                self._rule_out_caches(node, before, start)
             if start.releases:
                 ends.append(self.block(handler.body, start))
         result = merge(ends)
@@ -662,6 +671,20 @@ class Walk(Annotations):
         return result
 
     _exec_TryStar = _exec_Try
+
+    def _rule_out_caches(self, node: ast.Try, before: Flow, handler: Flow) -> None:
+        """What lacks a member that every cache in force has is no cache: ``past.get_seq_length()`` raised."""
+        for read in (item for statement in node.body for item in walk(statement) if isinstance(item, ast.Attribute)):
+            path = path_of(read.value)
+            value = before.names.get(path, ()) if path else ()
+            others = tuple(
+                atom
+                for atom in now(value)
+                if not isinstance(atom, CacheObject)
+                or not before.releases <= (self.member_releases(atom, read.attr) or ReleaseSet(0))
+            )
+            if len(others) < len(now(value)):
+                handler.narrow(path, others or UNKNOWN)
 
     def _decided(self, handler: ast.ExceptHandler, node: ast.Try) -> bool:
         """True where the handler runs for the missing names of the body alone, as far as anyone can tell."""
@@ -806,7 +829,7 @@ class Walk(Annotations):
 
     _exec_AsyncFunctionDef = _exec_FunctionDef
 
-    def _not_skipped(self, node: ast.FunctionDef | ast.AsyncFunctionDef, flow: Flow) -> ReleaseSet:
+    def _not_skipped(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, flow: Flow) -> ReleaseSet:
         """The releases on which a test runs that ``skipif`` or ``skipUnless`` leaves out on others."""
         left = flow.releases
         for decorator in node.decorator_list:
@@ -849,7 +872,7 @@ class Walk(Annotations):
             info = self._class_at[id(node)] = ClassInfo(node, node.name)
             self.classes.append(info)
         info.bases = tuple(bases)
-        info.releases = flow.releases
+        info.releases = self._not_skipped(node, flow)
         flow.bind(node.name, (LocalClass(info),))
         self.records.classes[id(node)] = ClassUse(info, self.place(flow))
         outer = (self._owner, self._in_class_body, self._statement)
@@ -1145,12 +1168,14 @@ def is_suppress(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call):
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name == "suppress"
+    return name in CATCHES
 
 
 def exception_names(node: ast.expr) -> set[str]:
+    """The exceptions that a ``suppress(...)`` or a ``pytest.raises(...)`` names."""
     assert isinstance(node, ast.Call)
-    return {item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "") for item in node.args}
+    items = [part for item in node.args for part in (item.elts if isinstance(item, ast.Tuple) else [item])]
+    return {item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "") for item in items}
 
 
 def handler_names(handler: ast.ExceptHandler) -> frozenset[str]:

@@ -52,6 +52,16 @@ class TestedClasses:
     has_other: bool
 
 
+def kind_asked_for(left: ast.expr, op: ast.cmpop, right: ast.expr) -> ast.Call | None:
+    """``isinstance(x, kind)`` for ``type(x) is kind``, ``type(x) == kind`` and ``type(x) in (kind, ...)``."""
+    asked = isinstance(left, ast.Call) and isinstance(left.func, ast.Name) and left.func.id == "type"
+    if not asked or not isinstance(left, ast.Call) or len(left.args) != 1:
+        return None
+    if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
+        return None
+    return ast.Call(ast.Name("isinstance", ast.Load()), [left.args[0], right], [])
+
+
 def namespace_of(node: ast.expr) -> ast.expr | None:
     """The object whose names ``dir(x)``, ``vars(x)`` and ``x.__dict__`` hold."""
     if isinstance(node, ast.Attribute) and node.attr == "__dict__":
@@ -133,10 +143,11 @@ class Guards(Calls):
         self._record_test(test, test, value, "truth", flow, owner)
         yes, no = flow.copy(), flow.copy()
         path = path_of(test)
-        if path:
-            kept = tuple(atom for atom in value if not isinstance(atom, NoneValue))
+        kept = tuple(atom for atom in value if not isinstance(atom, NoneValue))
+        if path and kept != value and kept:
+            yes.narrow(path, kept)
+        if path or isinstance(test, ast.Call):
             if kept != value and kept:
-                yes.narrow(path, kept)
                 self._narrow_releases(yes, kept)
             if not kept and value:
                 return None, no
@@ -251,6 +262,10 @@ class Guards(Calls):
         if len(value) == 1 and isinstance(value[0], Truth):
             return self._split(flow, value[0].releases, test)
         op, right = test.ops[0], test.comparators[0]
+        kind = kind_asked_for(test.left, op, right)
+        if kind is not None:
+            same, other = self.branch(ast.fix_missing_locations(ast.copy_location(kind, test)), flow, owner)
+            return (other, same) if isinstance(op, (ast.IsNot, ast.NotEq, ast.NotIn)) else (same, other)
         if (
             isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq))
             and isinstance(right, ast.Constant)
@@ -293,8 +308,10 @@ class Guards(Calls):
             if kept:
                 self._narrow_releases(some, kept)
             none.narrow(path, nothing or (NoneValue(),))
-            if nothing and not any(isinstance(atom, Unknown) for atom in value):
-                self._narrow_releases(none, nothing)
+        elif kept:
+            self._narrow_releases(some, kept)
+        if nothing and not any(isinstance(atom, Unknown) for atom in value):
+            self._narrow_releases(none, nothing)
         some_flow = some if some.releases and (kept or not value) else None
         none_flow = none if none.releases else None
         return (some_flow, none_flow) if negative else (none_flow, some_flow)

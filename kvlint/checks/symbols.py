@@ -112,14 +112,18 @@ def class_fix(facts: Facts, reference: SymbolReference, every: Sequence[SymbolRe
 
 
 def unreported(facts: Facts, canonical: str, reported: Sequence[SymbolReference]) -> list[SymbolReference]:
-    """Mentions that only a type checker reads (quoted annotations): nothing breaks there, but they follow the rest."""
+    """Mentions that only a type checker reads (annotations that are quoted, or never evaluated): nothing breaks there, but
+    they follow the rest."""
     found = []
     for use in facts.symbols:
-        if use.place.typing_only and use.quoted is not None:
+        if use.place.typing_only and (use.quoted is not None or use.context == "annotation"):
             qualified, node = recorded_part(facts, use)
             if qualified and (facts.timeline.canonical(qualified) or qualified) == canonical:
                 missing = use.place.releases & reported[0].missing
-                found.append(SymbolReference(qualified, missing, node, facts.span(use.quoted), use.place, use, True))
+                span = facts.span(use.quoted or node)
+                found.append(
+                    SymbolReference(qualified, missing, node, span, use.place, use, isinstance(node, ast.Name))
+                )
     return found
 
 
