@@ -1118,3 +1118,71 @@ def prefill(model, ids, toks, n, more):
     return cache.to_legacy_cache()
 """
     assert "KV201" in codes(text)
+
+
+GUARDED = """
+import importlib.metadata
+
+import pytest
+import transformers
+from packaging import version
+from transformers import DynamicCache
+
+try:
+    NUMBER = importlib.metadata.version("transformers")
+except importlib.metadata.PackageNotFoundError:
+    NUMBER = "0.0.0"
+
+
+def first(cache: DynamicCache, past_key_values):
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'if getattr(cache, "layers", None) is not None:\n        return cache.layers[0]\n    return cache.key_cache',
+        'if getattr(cache, "layers", None):\n        return cache.layers[0]\n    return cache.key_cache',
+        'if getattr(cache, "key_cache", None) is None:\n        return cache.layers\n    return cache.key_cache',
+        'if getattr(cache, "to_legacy_cache", None):\n        return cache.to_legacy_cache()',
+        "with pytest.raises(AttributeError):\n        cache.to_legacy_cache()",
+        "with pytest.raises((TypeError, ValueError)):\n        cache[0]",
+        "with pytest.raises(ImportError):\n        from transformers import HybridCache",
+        "try:\n        return past_key_values.get_seq_length()\n    except AttributeError:\n        return past_key_values[0][0].shape[2]",
+        "if type(past_key_values) is tuple:\n        return past_key_values[0][0].shape[2]",
+        "if type(past_key_values) in (tuple, list):\n        return past_key_values[0][0].shape[2]",
+        'if version.parse(NUMBER) >= version.parse("5"):\n        return cache.layers\n    return cache.key_cache',
+        'if version.parse(NUMBER) >= version.parse("5"):\n        pytest.skip("old")\n    return cache.key_cache',
+    ],
+)
+def test_guards_that_were_not_followed(body: str) -> None:
+    assert codes(GUARDED.format(body=body), "5.24.0") == set()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'if getattr(cache, "layers", None) is None:\n        return 0\n    return cache.key_cache',
+        "with pytest.raises(ValueError):\n        pass\n    return cache.key_cache",
+        "try:\n        return past_key_values.get_seq_length()\n    except AttributeError:\n        return cache.key_cache",
+        "if type(cache) is DynamicCache:\n        return cache.key_cache",
+    ],
+)
+def test_what_guards_nothing(body: str) -> None:
+    assert codes(GUARDED.format(body=body), "5.24.0") == {"KV202"}
+
+
+def test_an_annotation_that_is_never_evaluated() -> None:
+    head = "from __future__ import annotations\nfrom typing import TYPE_CHECKING\n"
+    checked = "if TYPE_CHECKING:\n    from transformers.cache_utils import HybridCache\n\n\n"
+    used = "def first(cache: HybridCache | None): ...\n"
+    assert codes(head + checked + used) == set()
+    assert found(head + "from transformers import HybridCache\n\n\n" + used) == {(3, "KV101")}
+
+
+@pytest.mark.parametrize("engine", ["import mlx.core as mx", "import mlx_lm"])
+def test_models_of_mlx_beside_a_tokenizer_of_transformers(engine: str) -> None:
+    text = f"from transformers import AutoTokenizer\n{engine}\n\n\ndef step(model, tokens, cache=None, **kwargs):\n"
+    text += '    first = kwargs.get("cache")[0]\n    return model(tokens[None], cache=cache), first\n'
+    assert codes(text, ">=4.45") == set()

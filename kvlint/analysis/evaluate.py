@@ -114,6 +114,8 @@ TRANSFORMERS_MODULES = frozenset(
 HOOKS = frozenset({"forward", "prepare_inputs_for_generation", "_reorder_cache", "_update_model_kwargs_for_generation"})
 IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
+OTHER_TENSORS = frozenset({"tensorflow", "jax", "flax", "mlx", "mlx_lm", "mlx_vlm"})
+"""Without torch beside them, models are not those of transformers, also where its tokenizers are used."""
 CATCHES = frozenset({"suppress", "raises", "assertRaises", "assertRaisesRegex"})
 """Context managers that take exceptions: tests that something is gone want it to be."""
 ENDS = frozenset({"exit", "_exit", "skipTest"})
@@ -261,7 +263,7 @@ class Walk(Annotations):
             elif module in TRANSFORMERS_MODULES or self.in_transformers:
                 roots.add("transformers")
         self.uses_transformers = bool(roots & COMPANIONS)
-        other_tensors = bool(roots & {"tensorflow", "jax", "flax"}) and "torch" not in roots
+        other_tensors = bool(roots & OTHER_TENSORS) and "torch" not in roots
         self.foreign_engine = other_tensors or (bool(roots & OTHER_ENGINES) and "transformers" not in roots)
 
     def _concerned(self, info: FunctionInfo, changed: set[tuple[str, Any]]) -> bool:
@@ -973,7 +975,7 @@ class Walk(Annotations):
             flow.bind(arguments.vararg.arg, (Sequence(UNKNOWN, is_tuple=True),))
         if arguments.kwarg is not None:
             hook = self.is_hook(info)
-            flow.bind(arguments.kwarg.arg, (ModelKwargs(hook),))
+            flow.bind(arguments.kwarg.arg, UNKNOWN if self.foreign_engine else (ModelKwargs(hook),))
 
     def _self_value(self, info: FunctionInfo) -> Value:
         owner = info.owner
