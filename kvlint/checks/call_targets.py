@@ -174,7 +174,7 @@ def _plausible(facts: Facts, use: CallUse, target: Target) -> bool:
             return role == "layer" and part not in owner.attributes
         return bool(role) and part not in owner.attributes
     if target.role == "generate":
-        return facts.uses_transformers or bool(MODEL_NAMES.search(path.rpartition(".")[0]))
+        return facts.uses_transformers or bool(MODEL_NAMES.search(path.rpartition(".")[0].rpartition(".")[2]))
     if target.role == "attention":
         return facts.uses_transformers
     return facts.uses_transformers or bool(keywords & MODEL_CALL_KEYWORDS)
