@@ -82,6 +82,9 @@ ITERATORS = frozenset(
         "min",
     }
 )
+CACHE_KINDS: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache})
+HANDS_ON = frozenset({"tqdm", "trange", "track", "islice"})
+"""Functions whose items are those of their first argument."""
 SAME_MODEL_METHODS = frozenset(
     {"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"}
 )
@@ -146,6 +149,12 @@ def teaches(value: Value, before: Value) -> bool:
     return False
 
 
+def hands_on(function: ast.expr, callee: Value) -> bool:
+    """True for ``tqdm(...)``, ``itertools.islice(...)`` and their like, unless the file defines the name."""
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in HANDS_ON and not any(isinstance(atom, (LocalFunction, LocalClass)) for atom in callee)
+
+
 class Calls(Expressions):
     """Evaluates calls."""
 
@@ -160,6 +169,8 @@ class Calls(Expressions):
         self.record_symbols(node.func, callee, "call", flow)
         if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass") and len(node.args) == 2:
             self.mark_tested(node.args[1])
+        if hands_on(node.func, callee) and arguments and holds(arguments[0], CACHE_KINDS):
+            return arguments[0]
         parts = [self.call_atom(atom, node, arguments, keywords, flow) for atom in callee]
         result = join(*parts) if parts else UNKNOWN
         if self._worth_recording(node, callee, arguments, keywords):
@@ -451,7 +462,7 @@ class Calls(Expressions):
             if name == "generate":
                 wanted = next((value for key, value in keywords if key == "return_dict_in_generate"), None)
                 return (
-                    (ModelOutput("generate", of.certainty),)
+                    (ModelOutput("generate", max(of.certainty, Certainty.CONTEXT)),)
                     if wanted is not None and literal(wanted) is True
                     else UNKNOWN
                 )

@@ -14,6 +14,7 @@ from kvlint.analysis.values import (
     CacheObject,
     Certainty,
     LayerPair,
+    LegacyCache,
     of_type,
 )
 from kvlint.behaviour import releases_of
@@ -33,7 +34,7 @@ from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 
 OLD_ARITY = {ENCODER_DECODER_CACHE: 4}
 NEW_ARITY = {ENCODER_DECODER_CACHE: 6}
-TRANSPARENT_CALLS = frozenset({"enumerate", "reversed", "tuple", "list", "iter"})
+TRANSPARENT_CALLS = frozenset({"enumerate", "reversed", "tuple", "list", "iter", "zip"})
 
 
 class CacheIteration(Check):
@@ -49,7 +50,7 @@ class CacheIteration(Check):
         for use in facts.iterations:
             if use.place.caught & {"ValueError", "TypeError", "Exception"}:
                 continue
-            cache = known_cache(use.value)
+            cache = known_cache(use.value) or listed(use)
             if cache is not None and cache.source not in CONTRACT_SOURCES and (id(use.place.function), use.path) in own:
                 continue
             if cache is not None and not (cache.local_class is not None and cache.local_class.defines("__iter__")):
@@ -252,12 +253,31 @@ def pair_target(use: IterationUse) -> ast.Tuple | None:
     return None
 
 
+def listed(use: IterationUse) -> CacheObject | None:
+    """The cache whose items a list or a tuple holds (``layers = tuple(cache)``) that is iterated over."""
+    if use.how not in ("for", "comprehension") or len(use.value) != 1 or not isinstance(use.value[0], LegacyCache):
+        return None
+    cache = use.value[0].of
+    return cache if cache is not None and cache.certainty >= Certainty.CONTEXT else None
+
+
+def part_of_zip(use: IterationUse, target: ast.expr) -> ast.Tuple | None:
+    """``(k, v)`` of ``for (k, v), other in zip(cache, others)``."""
+    call = use.loop
+    if not isinstance(call, ast.Call) or not isinstance(target, ast.Tuple) or len(target.elts) != len(call.args):
+        return None
+    parts = [part for arg, part in zip(call.args, target.elts, strict=True) if arg is use.node]
+    return parts[0] if len(parts) == 1 and isinstance(parts[0], ast.Tuple) else None
+
+
 def loop_target(use: IterationUse) -> ast.Tuple | None:
     """``(k, v)`` of ``for i, (k, v) in enumerate(cache)`` and of ``for k, v in reversed(cache)``."""
     call = use.loop
     for node in walk(use.place.statement):
         if isinstance(node, (ast.For, ast.comprehension)) and node.iter is call:
             target = node.target
+            if use.function_name == "zip":
+                return part_of_zip(use, target)
             if use.function_name == "enumerate":
                 inner = target.elts[1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else None
                 return inner if isinstance(inner, ast.Tuple) else None
