@@ -489,7 +489,11 @@ class Expressions(Recorder):
                 return (CacheLayer(atom.cache, origin=atom.origin),)
             return (StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),)
         if isinstance(atom, ModelLayers):
-            return (Model(atom.model.certainty, "layer", atom.model.name),)
+            return (
+                (atom,)
+                if isinstance(node.slice, ast.Slice)
+                else (Model(atom.model.certainty, "layer", atom.model.name),)
+            )
         if isinstance(atom, ModelOutput) and key in CACHE_OUTPUT_KEYS:
             return (self.output_cache(atom, node),)
         if isinstance(atom, (ModelKwargs, OutputDict, Unknown, Mapping)) and isinstance(key, str):
