@@ -1186,3 +1186,58 @@ def test_models_of_mlx_beside_a_tokenizer_of_transformers(engine: str) -> None:
     text = f"from transformers import AutoTokenizer\n{engine}\n\n\ndef step(model, tokens, cache=None, **kwargs):\n"
     text += '    first = kwargs.get("cache")[0]\n    return model(tokens[None], cache=cache), first\n'
     assert codes(text, ">=4.45") == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("LlamaForCausalLM.prepare_inputs_for_generation = prepare", 6),
+        ("def install(model):\n    model.prepare_inputs_for_generation = MethodType(prepare, model)", 6),
+        ("def install(model):\n    for layer in model.model.layers:\n        layer.self_attn = Fast()", 11),
+    ],
+)
+def test_what_takes_the_place_of_a_hook_or_a_part(text: str, line: int) -> None:
+    head = """import torch
+from types import MethodType
+from transformers import LlamaForCausalLM
+
+
+def prepare(self, input_ids, past_key_values=None, **kwargs):
+    return {"input_ids": input_ids[:, past_key_values.get_seq_length() :], "past_key_values": past_key_values}
+
+
+class Fast(torch.nn.Module):
+    def forward(self, hidden_states, position_embeddings=None, past_key_values=None, **kwargs):
+        past_key_values.update(hidden_states, hidden_states, 0)
+        return hidden_states, None
+
+
+"""
+    assert {place for place in found(head + text + "\n") if place[1] == "KV305"} == {(line, "KV305")}
+
+
+def test_slices_of_layers_are_layers() -> None:
+    text = "import transformers\n\n\ndef step(model, h, cache):\n    for layer in model.model.layers[:4]:\n"
+    assert "KV304" in codes(text + "        h = layer(h, past_key_value=cache)\n    return h\n")
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (k, v), other in zip(cache, others):",
+        "for k, v in tqdm(cache):",
+        "for k, v in itertools.islice(cache, 4):",
+        "layers = tuple(cache)\n    for k, v in layers:",
+    ],
+)
+def test_other_ways_to_iterate(loop: str) -> None:
+    head = "import itertools\nfrom tqdm import tqdm\nfrom transformers import DynamicCache\n\n\n"
+    text = f"{head}def show(cache: DynamicCache, others):\n    {loop}\n        print(k)\n"
+    assert codes(text) == {"KV205"}
+    assert codes(text.replace("k, v", "k, v, window")) == set()
+
+
+def test_generate_of_a_model_that_an_object_holds() -> None:
+    text = "class Runner:\n    def run(self, ids):\n        return self.model.generate(ids, cache_implementation='hybrid')\n"
+    assert codes(text) == {"KV401"}
+    assert codes(text.replace("self.model", "self.engine")) == set()

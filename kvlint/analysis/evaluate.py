@@ -29,6 +29,7 @@ from kvlint.analysis.facts import (
 )
 from kvlint.analysis.library import is_hook_owner, is_layer_class, is_own_module
 from kvlint.analysis.names import (
+    ATTENTION_PARTS,
     CACHE_NAMES,
     CACHE_OUTPUT_KEYS,
     LOOSE_CACHE_NAMES,
@@ -1139,8 +1140,11 @@ def is_irrefutable(pattern: ast.pattern) -> bool:
 
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
     """True where a function of the file takes the place of a ``forward``, or a class that of a class of transformers."""
-    if target.attr == "forward":
+    if target.attr in ("forward", "prepare_inputs_for_generation"):
         return any(isinstance(atom, LocalFunction) for atom in value)
+    if target.attr in ATTENTION_PARTS:
+        in_layer = any(isinstance(atom, Model) and atom.role == "layer" for atom in base)
+        return in_layer and any(isinstance(atom, Instance) for atom in value)
     if not any(isinstance(atom, LocalClass) for atom in value):
         return False
     return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)

@@ -246,6 +246,8 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
                 if item is not None:
                     here = id(atom.info.node) in places
                     yield item if here else replace(item, elsewhere=True)
+        elif use.name in ATTENTION_PARTS:
+            yield from _replaced_part(facts, use)
         else:
             yield from _replaced_class(facts, use)
 
@@ -319,6 +321,18 @@ def _patched(facts: Facts, use: AttributeUse, info: FunctionInfo, place: Place) 
         if role:
             return LibraryCalled(info, place, role, kind_names(facts, role), shown, patched=use)
     return None
+
+
+def _replaced_part(facts: Facts, use: AttributeUse) -> Iterator[LibraryCalled]:
+    """``layer.self_attn = FastAttention()`` in the layers of a model."""
+    if not any(isinstance(atom, Model) and atom.role == "layer" for atom in use.value):
+        return
+    for atom in of_type(use.assigned, Instance):
+        forward = atom.info.methods.get("forward")
+        place = next((item.place for item in facts.functions if item.info is forward), None)
+        if forward is not None and place is not None and not _class_role(facts, atom.info)[0]:
+            names = kind_names(facts, "attention")
+            yield LibraryCalled(forward, place, "attention", names, f"{atom.info.name}.forward", patched=use)
 
 
 def _replaced_class(facts: Facts, use: AttributeUse) -> Iterator[LibraryCalled]:
