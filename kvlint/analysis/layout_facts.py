@@ -68,6 +68,8 @@ class Layouts:
     def sites(self, kind: type[Site]) -> Iterator[list[Site]]:
         """The places of a kind; each with all contexts in which it was seen (those with known arguments, if any)."""
         for seen in self.walk.sites.values():
+            if self.facts.narrowed:
+                seen = [(inlined, site) for inlined, site in seen if self.facts.reaching(site.statement)]
             chosen = [site for inlined, site in seen if inlined and isinstance(site, kind)]
             plain = [site for inlined, site in seen if not inlined and isinstance(site, kind)]
             if plain or chosen:
@@ -78,7 +80,7 @@ class Layouts:
         self.walk.let_go()
 
     def place(self, statement: ast.stmt) -> Place:
-        return Place(self.facts.target, frozenset(), statement, None, None)
+        return Place(self.facts.reaching(statement), frozenset(), statement, None, None)
 
     def origin(self, evidence: Evidence | None) -> Origin | None:
         """Where the evidence stands."""

@@ -404,10 +404,9 @@ class SizeReader:
             result = self.over(node, left, right)
         else:
             return Quantity((NUMBER,) if set(left.kinds + right.kinds) <= {NUMBER} else (OTHER,))
-        kinds = {*left.kinds, *right.kinds, *left.below, *right.below}
-        if (left.pending or right.pending) and kinds & {KV, GROUP}:
-            self.take_back(left)
-            self.take_back(right)
+        for one, other in ((left, right), (right, left)):
+            if one.pending and {*other.kinds, *other.below} & {KV, GROUP}:
+                self.take_back(one)
         return self.consider(node, result, scope, target) if top else result
 
     def times(self, left: Quantity, right: Quantity) -> Quantity:
@@ -440,8 +439,10 @@ class SizeReader:
         )
 
     def take_back(self, quantity: Quantity) -> None:
+        """Forgets the counts of query heads in it: a group ratio was applied. A head dim stays what it was derived from."""
         for key in quantity.pending:
-            self.records.pop(key, None)
+            if key in self.records and self.records[key].kind != "derived":
+                del self.records[key]
 
     # -- verdicts ---------------------------------------------------------------------------------------------------
 
