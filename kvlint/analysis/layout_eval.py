@@ -27,6 +27,9 @@ from kvlint.analysis.layout_walk import Env, LayoutWalk, join, text_of
 from kvlint.analysis.nodes import children, code_of, walk
 
 SHAPE_NAMES = ("shape",)
+POSITIONS = re.compile(r"(?i)(?:^|_)pos(?:ition)?s?(?:_ids)?$")
+STATE = re.compile(r"(?i)(?:^|layer_|decoder_|attn_|attention_|incremental_)state$")
+"""Names of what holds keys and values of a past beside other things, and does not say so."""
 CONTRACT = (BATCH, KV_HEADS, SEQUENCE, HEAD_DIM)
 
 
@@ -125,7 +128,7 @@ class LayoutEval(LayoutWalk):
                 if atom.key.endswith(".self"):
                     results.append((Obj(f"{atom.key[:-5]}.{node.attr}", node.attr, tags_of(node.attr)),))
                 else:
-                    results.append((Obj(f"{atom.key}.{node.attr}", node.attr, tags_of(node.attr)),))
+                    results.append((Obj(f"{atom.key}.{node.attr}", node.attr, self.tags_in(atom, node.attr)),))
         return join(*results) or (self.fresh(node, node.attr),)
 
     def shapes(self, base: Value) -> Value:
@@ -445,9 +448,16 @@ class LayoutEval(LayoutWalk):
                 if index is not None
                 else atom.name
             )
-            extra = tags_of(name)
+            extra = self.tags_in(atom, name)
             return (Obj(key, name, extra | (atom.tags & {"past"})),)
         return ()
+
+    def tags_in(self, holder: Obj, name: str) -> frozenset[str]:
+        """What a member or an item is by its name: the keys of a cache are old keys."""
+        tags = tags_of(name)
+        if tags & {"key", "value", "kv"} and ("past" in holder.tags or STATE.search(holder.name)):
+            tags |= {"past"}
+        return tags
 
     def subscript_key(self, atom: Obj, index: int | None, index_value: Value, node: ast.Subscript) -> str:
         if index is not None:
@@ -668,7 +678,8 @@ class LayoutEval(LayoutWalk):
         ranged = [
             entry
             for entry in entries
-            if isinstance(entry, ast.Slice) and (entry.lower is not None or entry.upper is not None)
+            if (isinstance(entry, ast.Slice) and (entry.lower is not None or entry.upper is not None))
+            or is_positions(entry)
         ]
         old = [tensor for tensor in (self.as_tensor(atom) for atom in base) if tensor is not None]
         new = [
@@ -686,7 +697,8 @@ class LayoutEval(LayoutWalk):
         steps = [
             (position, entry)
             for position, entry in enumerate(entries)
-            if isinstance(entry, ast.Slice) and entry.lower is not None and entry.upper is not None
+            if (isinstance(entry, ast.Slice) and entry.lower is not None and entry.upper is not None)
+            or is_positions(entry)
         ]
         if len(steps) != 1 or any(is_none(entry) for entry in entries):
             return
@@ -698,7 +710,13 @@ class LayoutEval(LayoutWalk):
         else:
             dropped = sum(1 for item in entries[:position] if not isinstance(item, ast.Slice))
             axis = position - dropped
-        self.record(Append(target, None, axis, tuple(new), (), part, "slice", self.statement, self.function))
+        whole = all(isinstance(item, ast.Slice) or is_ellipsis(item) for item in entries if item is not step)
+        if is_positions(step) and (
+            not whole or any(settle(tensor, self.book.ranks).rank not in (None, 4) for tensor in new)
+        ):
+            return
+        kept = tuple(old) if whole else ()
+        self.record(Append(target, None, axis, tuple(new), kept, part, "slice", self.statement, self.function))
 
     # -- comprehensions ---------------------------------------------------------------------------------------------
 
@@ -808,6 +826,11 @@ def is_none(node: ast.expr) -> bool:
 
 def is_ellipsis(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is Ellipsis
+
+
+def is_positions(node: ast.expr) -> bool:
+    """True for a name of the positions that new keys are written to: ``input_pos``, ``cache_position``."""
+    return isinstance(node, (ast.Name, ast.Attribute)) and POSITIONS.search(text_of(node)) is not None
 
 
 def is_constant_over(target: ast.expr, element: ast.expr) -> bool:

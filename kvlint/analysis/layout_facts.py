@@ -38,7 +38,8 @@ HELPER = re.compile(r"(?i)split|merge|shape|heads?(?:_|$)|repeat|transpose|permu
 OPERATION_WORDS = (
     "cat", "concat", "concatenate", "hstack", "vstack", "stack", "repeat", "repeat_interleave", "tile", "expand", "index_select",
     "narrow", "rearrange", "einsum", "scaled_dot_product_attention", "flash_attn_func", "memory_efficient_attention", "update",
-    "shape", "size", "index_copy_", "broadcast_to", "transpose", "view",
+    "shape", "size", "index_copy_", "broadcast_to", "transpose", "view", "zeros", "empty", "register_buffer", "flash_attn_with_kvcache",
+    "flatten", "repeat_kv",
 )  # fmt: skip
 OPERATIONS = re.compile(rf"\b(?:{'|'.join(OPERATION_WORDS)})\b")
 

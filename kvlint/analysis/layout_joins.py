@@ -242,6 +242,11 @@ class LayoutJoins(LayoutCopies):
                     if name in ("unbind", "unstack")
                     else self.piece(node, tensor, axis, number)
                 )
+                if piece is None and axis == 0 and count == 2 and tensor.tags & {"past", "kv"} == tensor.tags:
+                    half = f"{tensor.name}[{number}]"
+                    tags = frozenset({"past", "value" if number else "key"}) if "past" in tensor.tags else frozenset()
+                    columns[number].append(Obj(self.key(node, f"part{number}"), half, tags))
+                    continue
                 columns[number].append(piece if piece is not None else Obj(self.key(node, f"part{number}")))
         return (Items(tuple(tuple(column) for column in columns)),)
 
