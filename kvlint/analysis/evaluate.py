@@ -290,7 +290,7 @@ class Walk(Annotations):
             if flow is None or not flow.releases:
                 self.note_reached(statement, body[-1], ReleaseSet())
                 return None
-            if flow.releases.bits != whole or self.narrowed:
+            if flow.releases.bits != whole or self.reach:
                 self.note_reached(statement, statement, flow.releases)
             self._statement = statement
             kind = type(statement)
@@ -306,12 +306,12 @@ class Walk(Annotations):
         if self._asking:
             return
         key = (first.lineno, last.end_lineno or last.lineno)
-        reached = self.narrowed.get(key)
+        reached = self.reach.get(key)
         if self.target <= releases:
             if reached is not None:
-                del self.narrowed[key]
+                del self.reach[key]
         else:
-            self.narrowed[key] = releases if reached is None else reached | releases
+            self.reach[key] = releases if reached is None else reached | releases
 
     def _exec_other(self, node: ast.stmt, flow: Flow) -> Flow | None:
         self._eval_children(node, flow)

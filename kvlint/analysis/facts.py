@@ -236,7 +236,7 @@ class Facts:
     module_names: dict[str, Value] = field(default_factory=dict)
     memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out from the facts on demand, for the next check that asks (layouts of tensors)."""
-    narrowed: dict[tuple[int, int], ReleaseSet] = field(default_factory=dict, compare=False, repr=False)
+    reach: dict[tuple[int, int], ReleaseSet] = field(default_factory=dict, compare=False, repr=False)
     """First and last lines of statements that not every release of the target reaches, and those that do."""
     undo: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
@@ -257,7 +257,7 @@ class Facts:
         """The releases of the target on which a statement runs, as far as version guards and early ends decide it."""
         first, last = statement.lineno, statement.end_lineno or statement.lineno
         releases = self.target
-        for (start, end), some in self.narrowed.items():
+        for (start, end), some in self.reach.items():
             if start <= first and last <= end:
                 releases &= some
         return releases

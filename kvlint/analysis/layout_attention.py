@@ -36,7 +36,7 @@ class LayoutAttention(LayoutJoins):
                 break
             values.append(found)
         if name == "flash_attn_with_kvcache":
-            new = [value for value in (*arguments[3:5], *(keywords[key] for key in ("k", "v") if key in keywords))]
+            new = [*arguments[3:5], *(keywords[key] for key in ("k", "v") if key in keywords)]
             values = [*arguments[:1], *new] if len(new) == 2 else []
         if len(values) < 3:
             return (self.fresh(node),)
@@ -60,7 +60,10 @@ class LayoutAttention(LayoutJoins):
                 ):
                     self.book.set_rank(tensor.lead.key, next(iter(known)) + tensor.lead.drop)
                 elif (
-                    name.startswith("flash_attn_") and tensor.lead is not None and not tensor.axes and tensor.lead.key != "?"
+                    name.startswith("flash_attn_")
+                    and tensor.lead is not None
+                    and not tensor.axes
+                    and tensor.lead.key != "?"
                 ):
                     self.book.set_rank(tensor.lead.key, 4 + tensor.lead.drop)
                 self.note_wanted(settle(tensor, self.book.ranks), wants, node, note)
@@ -127,14 +130,17 @@ class LayoutAttention(LayoutJoins):
         self.note_einsum(node, inputs, out, operands)
         return (self.fresh(node),)
 
-    def einsum_projection(
-        self, node: ast.Call, inputs: list[str], out: str, operands: list[Value]
-    ) -> Value | None:
+    def einsum_projection(self, node: ast.Call, inputs: list[str], out: str, operands: list[Value]) -> Value | None:
         """``einsum("bsd,dhk->bhsk", x, w)``: hidden states times a weight that holds heads and head dim."""
         states, weight = inputs
         made = [letter for letter in weight if letter not in states]
         summed = [letter for letter in weight if letter in states]
-        if len(states) != 3 or len(summed) != 1 or summed[0] != states[2] or sorted(out) != sorted({*states[:2], *made}):
+        if (
+            len(states) != 3
+            or len(summed) != 1
+            or summed[0] != states[2]
+            or sorted(out) != sorted({*states[:2], *made})
+        ):
             return None
         if len(made) != 2 or made[0].lower() not in "hn" or made[1].lower() not in "dhkvpec" or len(operands[0]) != 1:
             return None
@@ -151,7 +157,9 @@ class LayoutAttention(LayoutJoins):
         for letter, role in zip(made, (HEADS, HEAD_DIM), strict=True):
             key = self.key(node, letter)
             axes[letter] = (Factor(key, (1, (key,))),)
-            self.book.note(key, role, Strength.STRUCTURE, node, f"`{letter}` of einsum({f'{states},{weight}->{out}'!r})")
+            self.book.note(
+                key, role, Strength.STRUCTURE, node, f"`{letter}` of einsum({f'{states},{weight}->{out}'!r})"
+            )
         return (Tensor(None, tuple(axes[letter] for letter in out)),)
 
     def note_einsum(self, node: ast.Call, inputs: list[str], out: str, operands: list[Value]) -> None:

@@ -10,9 +10,9 @@ from typing import ClassVar
 from kvlint.analysis import layout
 from kvlint.analysis.layout import Dims, Scalar, Tensor, known_factor
 from kvlint.analysis.layout_attention import FLASH, PROJECTION, SDPA, LayoutAttention
-from kvlint.analysis.layout_eval import is_none
+from kvlint.analysis.layout_eval import EVERY_HEAD, is_none
 from kvlint.analysis.layout_joins import STACKS
-from kvlint.analysis.layout_roles import BATCH, HEAD_DIM, HEADS, SEQUENCE, Strength
+from kvlint.analysis.layout_roles import BATCH, HEAD_DIM, HEADS, KV_HEADS, SEQUENCE, Strength, role_of
 from kvlint.analysis.layout_values import (
     NOTHING,
     Attend,
@@ -480,6 +480,11 @@ class LayoutCalls(LayoutAttention):
         if name == "getattr" and len(arguments) >= 2:
             return self.getattr_call(node, arguments)
         if name in ("isinstance", "hasattr", "print", "range"):
+            return (self.fresh(node),)
+        if name == "arange" and len(arguments) == 1:
+            heads = self.as_scalar(arguments[0])
+            if heads is not None and role_of(heads) == KV_HEADS:
+                return (Obj(self.key(node), "", frozenset({EVERY_HEAD})),)
             return (self.fresh(node),)
         if name == "repeat_kv" and len(arguments) >= 2:
             return self.repeat_kv(node, arguments)

@@ -15,6 +15,7 @@ from kvlint.analysis.layout_values import (
     Atom,
     Copies,
     Cut,
+    Expansion,
     Flag,
     Function,
     Items,
@@ -30,11 +31,16 @@ SHAPE_NAMES = ("shape",)
 POSITIONS = re.compile(r"(?i)(?:^|_)pos(?:ition)?s?(?:_ids)?$")
 STATE = re.compile(r"(?i)(?:^|layer_|decoder_|attn_|attention_|incremental_)state$")
 """Names of what holds keys and values of a past beside other things, and does not say so."""
+EVERY_HEAD, TILED_HEADS = "every kv head", "every kv head, again and again"
+"""What an index into keys is: ``arange(n_kv)``, and that repeated as a whole."""
 CONTRACT = (BATCH, KV_HEADS, SEQUENCE, HEAD_DIM)
 
 
 class LayoutEval(LayoutWalk):
     """Evaluates expressions."""
+
+    copy_counts: dict[str, Scalar]
+    """The numbers of copies, by what is made of them."""
 
     def eval(self, node: ast.expr, env: Env) -> Value:
         contract = self.contracts.get(id(node))
@@ -530,6 +536,7 @@ class LayoutEval(LayoutWalk):
                 results.append((Obj(f"{atom.key}[{code_of(node.slice)}]", atom.name, atom.tags),))
                 continue
             self.note_cut(node, tensor, entries)
+            self.note_tiled_index(node, tensor, entries, env)
             changed = self.index_tensor(tensor, entries, env)
             results.append(
                 (changed if changed is not None else Obj(self.key(node, f"?{position}"), tensor.name, tensor.tags),)
@@ -666,6 +673,21 @@ class LayoutEval(LayoutWalk):
         axis = position if ellipsis is None or ellipsis > position else position - len(entries)
         bound = " ".join(code_of(item) for item in (entry.lower, entry.upper) if item is not None)
         self.record(Cut(node, None, axis, (tensor,), "slice", bound, self.statement, self.function))
+
+    def note_tiled_index(self, node: ast.Subscript, tensor: Tensor, entries: Sequence[ast.expr], env: Env) -> None:
+        """``k[:, arange(n_kv).repeat(n_rep)]``: copies of the heads, tiled."""
+        if not tensor.tags & {"key", "value", "kv"} or not all(isinstance(item, ast.Slice) for item in entries[:-1]):
+            return
+        (index, *more) = self.eval(entries[-1], env) if isinstance(entries[-1], ast.Name) else ((),)
+        if more or not isinstance(index, Tensor) or TILED_HEADS not in index.tags or index.lead is None:
+            return
+        position = len(entries) - 1
+        axis = layout.axis_at(tensor, position)
+        self.book.note_axis(axis, KV_HEADS, Strength.CONSUMER, node, "indexed with the number of each kv head")
+        count = self.copy_counts.get(index.lead.key)
+        self.record(
+            Expansion(node, None, position, (tensor,), "tiled", count, None, "index", self.statement, self.function)
+        )
 
     def store_slice(self, target: ast.Subscript, value: Value, env: Env) -> None:
         """``cache[:, :, start:end] = k``."""

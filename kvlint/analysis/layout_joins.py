@@ -91,6 +91,8 @@ class LayoutJoins(LayoutCopies):
                 past = [0]
         if not past and texts[-1] and texts[0].startswith("self.") and not texts[-1].startswith("self."):
             past = [0]
+        if len(past) == len(items) and all(tensor.rank is not None for found in tensors for tensor in found):
+            past = [0]
         if not past or len(past) == len(items):
             return
         old = [tensor for index in past for tensor in tensors[index]]

@@ -567,7 +567,12 @@ class SizeReader:
         around = sum(kind in kinds for kind in (LAYERS, BYTES, TOKENS)) + (
             2 in quantity.numbers or 4 in quantity.numbers
         )
-        if NOPE in kinds and (KV in kinds or QUERY_HEADS in kinds) and LATENT not in kinds and (around or scope.mla or len(kinds) > 3):
+        if (
+            NOPE in kinds
+            and (KV in kinds or QUERY_HEADS in kinds)
+            and LATENT not in kinds
+            and (around or scope.mla or len(kinds) > 3)
+        ):
             return self.keep(
                 "mla", node, quantity, scope, "keys and values of every head, of a model that caches one latent a token"
             )
@@ -805,7 +810,11 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
             inner = [value for value in written.values if isinstance(value, ast.Dict)]
             for item in (written, *(inner if len(inner) == len(written.values) else ())):
                 found.setdefault(targets[0].id, {}).update(fields_of(item))
-        elif isinstance(written, ast.Subscript) and isinstance(written.value, ast.Name) and isinstance(targets[0], ast.Name):
+        elif (
+            isinstance(written, ast.Subscript)
+            and isinstance(written.value, ast.Name)
+            and isinstance(targets[0], ast.Name)
+        ):
             aliases.append((targets[0].id, written.value.id))
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = {

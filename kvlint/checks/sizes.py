@@ -28,7 +28,7 @@ def size_records(facts: Facts) -> list[SizeRecord]:
     if isinstance(known, list):
         return known
     found = SizeReader(facts.tree, facts.text, is_specific(facts)).run() if facts.tree is not None else []
-    if facts.narrowed:
+    if facts.reach:
         found = [record for record in found if facts.reaching(record.statement)]
     facts.memo["sizes"] = found
     return found
