@@ -187,6 +187,31 @@ BAD = {
             def forward(self, xk, bsz, start_pos, seqlen):
                 self.cache_k[:bsz, start_pos : start_pos + seqlen] = xk  # KV501
         """,
+    "a buffer whose shape has a name": """
+        class KVCache(nn.Module):
+            def __init__(self, max_batch_size, max_seq_length, n_heads, head_dim):
+                super().__init__()
+                cache_shape = (max_batch_size, n_heads, max_seq_length, head_dim)
+                self.register_buffer("k_cache", torch.zeros(cache_shape))
+                self.register_buffer("v_cache", torch.zeros(cache_shape))
+
+            def update(self, input_pos, k_val, v_val):
+                k_out = self.k_cache
+                v_out = self.v_cache
+                k_out[:, input_pos] = k_val  # KV501
+                v_out[:, :, input_pos] = v_val
+                return k_out, v_out
+        """,
+    "a buffer that new keys do not fit": """
+        class Attention(nn.Module):
+            def __init__(self, args):
+                self.cache_k = torch.zeros((args.max_batch_size, args.n_heads, args.max_seq_len, args.head_dim)).cuda()
+
+            def forward(self, x, start_pos):
+                bsz, seqlen, _ = x.shape
+                xk = self.wk(x).view(bsz, seqlen, self.n_heads, self.head_dim)
+                self.cache_k[:bsz, start_pos : start_pos + seqlen] = xk  # KV501
+        """,
     "members of a cache": """
         class B(torch.nn.Module):
             def attribute(self, x, kv_cache):
@@ -308,6 +333,15 @@ BAD = {
                 for i in range(self.config.num_attention_heads):
                     out.append(keys[:, i % self.config.num_key_value_heads])  # KV601
                 return out
+        """,
+    "a remainder of any number": """
+        class M(nn.Module):
+            def loop(self, q, k, v):
+                for i in range(q.shape[1]):
+                    a = q[:, i] @ k[:, i % self.config.num_key_value_heads].transpose(-1, -2)  # KV601
+
+            def get(self, key_states, i):
+                return key_states[:, i % self.config.num_key_value_heads]  # KV601
         """,
     "an index of tiled heads": """
         def expand(keys, n_kv, n_rep):
