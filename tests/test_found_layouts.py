@@ -358,6 +358,13 @@ def test_reported(name: str) -> None:
 
 
 GOOD = {
+    "a length of tuples that a model of one's own lays out": """
+        from transformers import GenerationConfig
+
+        class QWen(Base):
+            def get_past_key_values_cache_seq_len(self, past_key_values):
+                return past_key_values[0][0].shape[1]
+        """,
     "a head dim that the configuration is asked for": """
         def kv_cache_bytes(config, tokens, batch):
             head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -269,7 +269,7 @@ class LayoutWalk:
         if self.depth == 0 and node.value is not None and RETURNS_LENGTH.search(getattr(self.function, "name", "")):
             parts = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
             for part in parts:
-                if isinstance(part, (ast.Subscript, ast.Call)):
+                if isinstance(part, (ast.Subscript, ast.Call)) and not of_tuples(part):
                     read = value if part is node.value else self.eval(part, env)
                     self.note_length(getattr(self.function, "name", ""), read, part)
         self.returns[-1].append(value) if self.returns else None
@@ -577,6 +577,13 @@ class LayoutWalk:
 
     def store_slice(self, target: ast.Subscript, value: Value, env: Env) -> None:
         raise NotImplementedError
+
+
+def of_tuples(node: ast.expr) -> bool:
+    """True for ``past[0][0].shape[1]``: tuples may be those of a model of one's own, laid out as it likes."""
+    inner = node.value if isinstance(node, ast.Subscript) else getattr(node, "func", node)
+    tensor = getattr(inner, "value", inner)
+    return isinstance(tensor, ast.Subscript)
 
 
 def text_of(node: ast.AST) -> str:
