@@ -293,9 +293,13 @@ class Walk(Annotations):
 
         *in_parts*: the statements come from cells or examples, of which one may end early and the next still runs.
         """
+        whole = self.target.bits
         for statement in body:
             if flow is None or not flow.releases:
+                self.note_reached(statement, body[-1], ReleaseSet())
                 return None
+            if flow.releases.bits != whole or self.reach:
+                self.note_reached(statement, statement, flow.releases)
             self._statement = statement
             kind = type(statement)
             executor = self._executors.get(kind)
@@ -304,6 +308,18 @@ class Walk(Annotations):
             after = executor(statement, flow)
             flow = flow if after is None and in_parts and isinstance(statement, ENDS_A_PART) else after
         return flow
+
+    def note_reached(self, first: ast.stmt, last: ast.stmt, releases: ReleaseSet) -> None:
+        """Notes the releases that reach some statements: those of all visits together; nothing where every one does."""
+        if self._asking:
+            return
+        key = (first.lineno, last.end_lineno or last.lineno)
+        reached = self.reach.get(key)
+        if self.target <= releases:
+            if reached is not None:
+                del self.reach[key]
+        else:
+            self.reach[key] = releases if reached is None else reached | releases
 
     def _exec_other(self, node: ast.stmt, flow: Flow) -> Flow | None:
         self._eval_children(node, flow)

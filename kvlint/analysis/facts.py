@@ -236,6 +236,8 @@ class Facts:
     module_names: dict[str, Value] = field(default_factory=dict)
     memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out from the facts on demand, for the next check that asks (layouts of tensors)."""
+    reach: dict[tuple[int, int], ReleaseSet] = field(default_factory=dict, compare=False, repr=False)
+    """First and last lines of statements that not every release of the target reaches, and those that do."""
     undo: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
     def let_go(self) -> None:
@@ -250,6 +252,15 @@ class Facts:
         self.memo.clear()
         if self.undo is not None:
             self.undo()
+
+    def reaching(self, statement: ast.stmt) -> ReleaseSet:
+        """The releases of the target on which a statement runs, as far as version guards and early ends decide it."""
+        first, last = statement.lineno, statement.end_lineno or statement.lineno
+        releases = self.target
+        for (start, end), some in self.reach.items():
+            if start <= first and last <= end:
+                releases &= some
+        return releases
 
     @property
     def index(self) -> LineIndex:

@@ -191,7 +191,7 @@ def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
             (left, right) in divided
             or id(node) in compared
             or not is_kv_count(node.right, nodes)
-            or not is_one_head(node.left, ranges, nodes)
+            or not (is_one_head(node.left, ranges, nodes) or picks_a_head(node, ranges, nodes))
         ):
             continue
         statement = next(item for item in reversed(statements) if holds(item, node))
@@ -254,6 +254,24 @@ def is_one_head(node: ast.expr, ranges: dict[str, ast.expr], nodes: list[ast.AST
             bool(ONE_HEAD.search(node.id)) and role_of_name(text_of(ranges[node.id])) != KV_HEADS
         )
     return bool(ONE_HEAD.search(node.id))
+
+
+def picks_a_head(node: ast.BinOp, ranges: dict[str, ast.expr], nodes: list[ast.AST]) -> bool:
+    """``keys[:, i % n_kv]`` right there: whatever wraps around behind the batch is the number of a query head."""
+    if not isinstance(node.left, ast.Name) or len(node.left.id) > 1:
+        return False
+    over = ranges.get(node.left.id)
+    if over is not None and role_of_name(text_of(over)) == KV_HEADS:
+        return False
+    return any(
+        isinstance(item, ast.Subscript)
+        and indexes_state(item)
+        and isinstance(item.slice, ast.Tuple)
+        and len(item.slice.elts) > 1
+        and isinstance(item.slice.elts[0], ast.Slice)
+        and item.slice.elts[1] is node
+        for item in nodes
+    )
 
 
 def use_of(node: ast.BinOp, statement: ast.stmt, nodes: list[ast.AST]) -> ast.expr | None:

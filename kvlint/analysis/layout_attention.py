@@ -6,7 +6,7 @@ import ast
 import re
 
 from kvlint.analysis import layout
-from kvlint.analysis.layout import Axis, Tensor, settle
+from kvlint.analysis.layout import Axis, Factor, Tensor, settle
 from kvlint.analysis.layout_joins import LayoutJoins
 from kvlint.analysis.layout_roles import BATCH, HEAD_DIM, HEADS, SEQUENCE, Strength
 from kvlint.analysis.layout_values import (
@@ -21,7 +21,7 @@ PROJECTION = re.compile(
     r"|^(?:to_?[qkv]{1,3}|w_?[qkv]{1,3}|c_attn|in_proj|query_key_value|qkv_proj|kv_proj|attn_qkv|Wqkv|[qkv]_lin|q_attn|wkv)$"
 )
 SDPA = frozenset({"scaled_dot_product_attention", "sdpa", "scaled_dot_product_attention_mlx"})
-FLASH = frozenset({"flash_attn_func", "memory_efficient_attention"})
+FLASH = frozenset({"flash_attn_func", "flash_attn_with_kvcache", "memory_efficient_attention"})
 
 
 class LayoutAttention(LayoutJoins):
@@ -35,6 +35,9 @@ class LayoutAttention(LayoutJoins):
             if found is None:
                 break
             values.append(found)
+        if name == "flash_attn_with_kvcache":
+            new = [*arguments[3:5], *(keywords[key] for key in ("k", "v") if key in keywords)]
+            values = [*arguments[:1], *new] if len(new) == 2 else []
         if len(values) < 3:
             return (self.fresh(node),)
         tensors: list[tuple[Tensor, ...]] = []
@@ -57,7 +60,10 @@ class LayoutAttention(LayoutJoins):
                 ):
                     self.book.set_rank(tensor.lead.key, next(iter(known)) + tensor.lead.drop)
                 elif (
-                    name == "flash_attn_func" and tensor.lead is not None and not tensor.axes and tensor.lead.key != "?"
+                    name.startswith("flash_attn_")
+                    and tensor.lead is not None
+                    and not tensor.axes
+                    and tensor.lead.key != "?"
                 ):
                     self.book.set_rank(tensor.lead.key, 4 + tensor.lead.drop)
                 self.note_wanted(settle(tensor, self.book.ranks), wants, node, note)
@@ -118,8 +124,43 @@ class LayoutAttention(LayoutJoins):
                     self.book.set_rank(tensor.lead.key, len(letters) - len(tensor.axes) + tensor.lead.drop)
         if len(inputs) != 2:
             return (self.fresh(node),)
+        projected = self.einsum_projection(node, inputs, out, operands)
+        if projected is not None:
+            return projected
         self.note_einsum(node, inputs, out, operands)
         return (self.fresh(node),)
+
+    def einsum_projection(self, node: ast.Call, inputs: list[str], out: str, operands: list[Value]) -> Value | None:
+        """``einsum("bsd,dhk->bhsk", x, w)``: hidden states times a weight that holds heads and head dim."""
+        states, weight = inputs
+        made = [letter for letter in weight if letter not in states]
+        summed = [letter for letter in weight if letter in states]
+        if (
+            len(states) != 3
+            or len(summed) != 1
+            or summed[0] != states[2]
+            or sorted(out) != sorted({*states[:2], *made})
+        ):
+            return None
+        if len(made) != 2 or made[0].lower() not in "hn" or made[1].lower() not in "dhkvpec" or len(operands[0]) != 1:
+            return None
+        tensor = self.as_tensor(operands[0][0])
+        if tensor is None or tensor.open:
+            return None
+        if tensor.lead is not None and tensor.lead.key != "?":
+            self.book.set_rank(tensor.lead.key, 3 - len(tensor.axes) + tensor.lead.drop)
+            self.convention(tensor.lead.key)
+            tensor = settle(tensor, self.book.ranks)
+        if tensor.rank != 3:
+            return None
+        axes: dict[str, Axis] = dict(zip(states[:2], tensor.axes, strict=False))
+        for letter, role in zip(made, (HEADS, HEAD_DIM), strict=True):
+            key = self.key(node, letter)
+            axes[letter] = (Factor(key, (1, (key,))),)
+            self.book.note(
+                key, role, Strength.STRUCTURE, node, f"`{letter}` of einsum({f'{states},{weight}->{out}'!r})"
+            )
+        return (Tensor(None, tuple(axes[letter] for letter in out)),)
 
     def note_einsum(self, node: ast.Call, inputs: list[str], out: str, operands: list[Value]) -> None:
         tensors = [

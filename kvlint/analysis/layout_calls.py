@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable
 from typing import ClassVar
 
+from kvlint.analysis import layout
 from kvlint.analysis.layout import Dims, Scalar, Tensor, known_factor
 from kvlint.analysis.layout_attention import FLASH, PROJECTION, SDPA, LayoutAttention
+from kvlint.analysis.layout_eval import EVERY_HEAD, is_none
 from kvlint.analysis.layout_joins import STACKS
-from kvlint.analysis.layout_roles import BATCH, HEAD_DIM, HEADS, SEQUENCE, Strength
+from kvlint.analysis.layout_roles import BATCH, HEAD_DIM, HEADS, KV_HEADS, SEQUENCE, Strength, role_of
 from kvlint.analysis.layout_values import (
     NOTHING,
     Attend,
@@ -23,6 +25,7 @@ from kvlint.analysis.layout_values import (
     tags_of,
 )
 from kvlint.analysis.layout_walk import CALL_DEPTH, Env, join, text_of
+from kvlint.analysis.nodes import walk
 
 SAME_SHAPE = frozenset(
     [
@@ -163,6 +166,11 @@ class LayoutCalls(LayoutAttention):
             if own is not None:
                 return self.inline(node, own, arguments, keywords, env)
         if len(base) == 1 and isinstance(base[0], Obj) and base[0].name == "self":
+            if name == "register_buffer" and len(arguments) > 1 and len(arguments[0]) == 1:
+                text = arguments[0][0]
+                if isinstance(text, Text):
+                    self.store(f"{base[0].key[:-5]}.{text.value}", self.named(text.value, arguments[1]))
+                return (self.fresh(node),)
             own = self.own_method(base[0].key[:-5], name)
             if own is not None:
                 return self.inline(node, own, arguments, keywords, env)
@@ -172,6 +180,11 @@ class LayoutCalls(LayoutAttention):
             return self.module_call(node, base[0].key[:-5], name, arguments, keywords)
         if len(base) == 1 and isinstance(base[0], Obj) and name == "update" and len(arguments) >= 2:
             return self.update_call(node, arguments, keywords)
+        if name == "get" and arguments and len(arguments[0]) == 1 and isinstance(arguments[0][0], Text):
+            item = arguments[0][0].value
+            held = [atom for atom in base if isinstance(atom, Obj)]
+            if held and len(held) == len(base):
+                return tuple(Obj(f"{atom.key}[{item}]", item, self.tags_in(atom, item)) for atom in held)
         result = self.tensor_method(node, base, name, arguments, keywords)
         if result is not None:
             return result
@@ -240,6 +253,9 @@ class LayoutCalls(LayoutAttention):
             tensors = tuple(
                 tuple(tensor for tensor in map(self.as_tensor, value) if tensor is not None) for value in arguments[:2]
             )
+            for tensor in (item for found in tensors for item in found):
+                if tensor.lead is not None and tensor.axes and tensor.lead.key != "?":
+                    self.book.set_rank(tensor.lead.key, 4 - len(tensor.axes) + tensor.lead.drop)
             self.record(Attend(node, "heads-first", "update", tensors, self.statement, self.function))
             return (Items((self.stored("keys", node), self.stored("values", node))),)
         return (self.fresh(node),)
@@ -322,6 +338,8 @@ class LayoutCalls(LayoutAttention):
             return (self.fresh(node, name if tags_of(name) else ""),)
         if ROTARY.search(name):
             return self.rotary(node, arguments, name)
+        if name == "repeat_kv" and len(arguments) == 2 and repeats_axis_one(function.node):
+            return self.repeat_kv(node, arguments)
         several = next(
             (index for index, value in enumerate(arguments) if sum(isinstance(atom, Tensor) for atom in value) > 1),
             None,
@@ -463,8 +481,13 @@ class LayoutCalls(LayoutAttention):
             return self.getattr_call(node, arguments)
         if name in ("isinstance", "hasattr", "print", "range"):
             return (self.fresh(node),)
+        if name == "arange" and len(arguments) == 1:
+            heads = self.as_scalar(arguments[0])
+            if heads is not None and role_of(heads) == KV_HEADS:
+                return (Obj(self.key(node), "", frozenset({EVERY_HEAD})),)
+            return (self.fresh(node),)
         if name == "repeat_kv" and len(arguments) >= 2:
-            return (self.fresh(node, text_of(node.args[0])),)
+            return self.repeat_kv(node, arguments)
         if arguments and name not in ("Parameter",):
             numpy_style = self.numpy_name(node)
             result = self.tensor_method(node, arguments[0], name, arguments[1:], keywords, numpy_style)
@@ -475,6 +498,19 @@ class LayoutCalls(LayoutAttention):
         if PROJECTION.search(name) and len(name) > 3 and arguments and not keywords:
             return self.project(node, arguments[0], name)
         return (self.fresh(node, name if tags_of(name) else ""),)
+
+    def repeat_kv(self, node: ast.Call, arguments: list[Value]) -> Value:
+        """``repeat_kv(k, n)`` of transformers: each element of axis 1 n times."""
+        count = self.as_scalar(arguments[1])
+        number = node.args[1] if len(node.args) > 1 else None
+
+        def change(tensor: Tensor) -> Tensor | None:
+            if tensor.rank != 4:
+                return None
+            self.expansion(node, None, 1, tensor, "interleaved", count, number, "repeat_kv")
+            return layout.interleaved(tensor, 1, self.copies(node, count, "repeat_kv"))
+
+        return self.map_tensors(arguments[0], node, change)
 
     def map_call(self, node: ast.Call, arguments: list[Value], env: Env) -> Value:
         function, items = arguments
@@ -551,6 +587,18 @@ class LayoutCalls(LayoutAttention):
             if tensor is not None and index is not None:
                 results.append((self.size_at(tensor, index, node),))
         return join(*results) or (self.fresh(node),)
+
+
+def repeats_axis_one(node: ast.AST) -> bool:
+    """True for the body that ``repeat_kv`` has everywhere: ``x[:, :, None, :, :].expand(...)``."""
+    return any(
+        isinstance(item, ast.Subscript)
+        and isinstance(item.slice, ast.Tuple)
+        and len(item.slice.elts) >= 3
+        and all(isinstance(entry, ast.Slice) for entry in item.slice.elts[:2])
+        and is_none(item.slice.elts[2])
+        for item in walk(node)
+    )
 
 
 LayoutCalls.methods = {

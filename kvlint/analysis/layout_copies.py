@@ -9,6 +9,7 @@ from dataclasses import replace
 from kvlint.analysis import layout
 from kvlint.analysis.layout import Axis, Factor, Scalar, Tensor, settle
 from kvlint.analysis.layout_einops import Pattern, parse_pattern
+from kvlint.analysis.layout_eval import EVERY_HEAD, TILED_HEADS
 from kvlint.analysis.layout_roles import BATCH, HEAD_DIM, HEADS, KV_HEADS, SEQUENCE, Strength, roles_of
 from kvlint.analysis.layout_values import (
     Expansion,
@@ -23,7 +24,6 @@ class LayoutCopies(LayoutViews):
 
     copy_names: dict[str, tuple[str, ...]]
     """What the numbers of copies were called."""
-    copy_counts: dict[str, Scalar]
 
     def note_merged(self, node: ast.Call, before: Tensor, after: Tensor | None) -> None:
         """Copies made by expand and merged into an axis here are an expansion of that axis."""
@@ -77,6 +77,9 @@ class LayoutCopies(LayoutViews):
         )
         if targets is None or targets.lead is not None:
             return None
+        if EVERY_HEAD in tensor.tags and len(targets.items) == 1 and tensor.lead is not None:
+            self.copy_counts[tensor.lead.key] = targets.items[0]
+            return replace(tensor, tags=frozenset({TILED_HEADS}))
         if tensor.lead is not None:
             if tensor.lead.key == "?" or len(targets.items) < 2:
                 return None

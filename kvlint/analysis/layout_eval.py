@@ -15,6 +15,7 @@ from kvlint.analysis.layout_values import (
     Atom,
     Copies,
     Cut,
+    Expansion,
     Flag,
     Function,
     Items,
@@ -27,11 +28,19 @@ from kvlint.analysis.layout_walk import Env, LayoutWalk, join, text_of
 from kvlint.analysis.nodes import children, code_of, walk
 
 SHAPE_NAMES = ("shape",)
+POSITIONS = re.compile(r"(?i)(?:^|_)pos(?:ition)?s?(?:_ids)?$")
+STATE = re.compile(r"(?i)(?:^|layer_|decoder_|attn_|attention_|incremental_)state$")
+"""Names of what holds keys and values of a past beside other things, and does not say so."""
+EVERY_HEAD, TILED_HEADS = "every kv head", "every kv head, again and again"
+"""What an index into keys is: ``arange(n_kv)``, and that repeated as a whole."""
 CONTRACT = (BATCH, KV_HEADS, SEQUENCE, HEAD_DIM)
 
 
 class LayoutEval(LayoutWalk):
     """Evaluates expressions."""
+
+    copy_counts: dict[str, Scalar]
+    """The numbers of copies, by what is made of them."""
 
     def eval(self, node: ast.expr, env: Env) -> Value:
         contract = self.contracts.get(id(node))
@@ -125,7 +134,7 @@ class LayoutEval(LayoutWalk):
                 if atom.key.endswith(".self"):
                     results.append((Obj(f"{atom.key[:-5]}.{node.attr}", node.attr, tags_of(node.attr)),))
                 else:
-                    results.append((Obj(f"{atom.key}.{node.attr}", node.attr, tags_of(node.attr)),))
+                    results.append((Obj(f"{atom.key}.{node.attr}", node.attr, self.tags_in(atom, node.attr)),))
         return join(*results) or (self.fresh(node, node.attr),)
 
     def shapes(self, base: Value) -> Value:
@@ -445,9 +454,16 @@ class LayoutEval(LayoutWalk):
                 if index is not None
                 else atom.name
             )
-            extra = tags_of(name)
+            extra = self.tags_in(atom, name)
             return (Obj(key, name, extra | (atom.tags & {"past"})),)
         return ()
+
+    def tags_in(self, holder: Obj, name: str) -> frozenset[str]:
+        """What a member or an item is by its name: the keys of a cache are old keys."""
+        tags = tags_of(name)
+        if tags & {"key", "value", "kv"} and ("past" in holder.tags or STATE.search(holder.name)):
+            tags |= {"past"}
+        return tags
 
     def subscript_key(self, atom: Obj, index: int | None, index_value: Value, node: ast.Subscript) -> str:
         if index is not None:
@@ -520,6 +536,7 @@ class LayoutEval(LayoutWalk):
                 results.append((Obj(f"{atom.key}[{code_of(node.slice)}]", atom.name, atom.tags),))
                 continue
             self.note_cut(node, tensor, entries)
+            self.note_tiled_index(node, tensor, entries, env)
             changed = self.index_tensor(tensor, entries, env)
             results.append(
                 (changed if changed is not None else Obj(self.key(node, f"?{position}"), tensor.name, tensor.tags),)
@@ -657,6 +674,21 @@ class LayoutEval(LayoutWalk):
         bound = " ".join(code_of(item) for item in (entry.lower, entry.upper) if item is not None)
         self.record(Cut(node, None, axis, (tensor,), "slice", bound, self.statement, self.function))
 
+    def note_tiled_index(self, node: ast.Subscript, tensor: Tensor, entries: Sequence[ast.expr], env: Env) -> None:
+        """``k[:, arange(n_kv).repeat(n_rep)]``: copies of the heads, tiled."""
+        if not tensor.tags & {"key", "value", "kv"} or not all(isinstance(item, ast.Slice) for item in entries[:-1]):
+            return
+        (index, *more) = self.eval(entries[-1], env) if isinstance(entries[-1], ast.Name) else ((),)
+        if more or not isinstance(index, Tensor) or TILED_HEADS not in index.tags or index.lead is None:
+            return
+        position = len(entries) - 1
+        axis = layout.axis_at(tensor, position)
+        self.book.note_axis(axis, KV_HEADS, Strength.CONSUMER, node, "indexed with the number of each kv head")
+        count = self.copy_counts.get(index.lead.key)
+        self.record(
+            Expansion(node, None, position, (tensor,), "tiled", count, None, "index", self.statement, self.function)
+        )
+
     def store_slice(self, target: ast.Subscript, value: Value, env: Env) -> None:
         """``cache[:, :, start:end] = k``."""
         path = path_text(target)
@@ -668,7 +700,8 @@ class LayoutEval(LayoutWalk):
         ranged = [
             entry
             for entry in entries
-            if isinstance(entry, ast.Slice) and (entry.lower is not None or entry.upper is not None)
+            if (isinstance(entry, ast.Slice) and (entry.lower is not None or entry.upper is not None))
+            or is_positions(entry)
         ]
         old = [tensor for tensor in (self.as_tensor(atom) for atom in base) if tensor is not None]
         new = [
@@ -686,7 +719,8 @@ class LayoutEval(LayoutWalk):
         steps = [
             (position, entry)
             for position, entry in enumerate(entries)
-            if isinstance(entry, ast.Slice) and entry.lower is not None and entry.upper is not None
+            if (isinstance(entry, ast.Slice) and entry.lower is not None and entry.upper is not None)
+            or is_positions(entry)
         ]
         if len(steps) != 1 or any(is_none(entry) for entry in entries):
             return
@@ -698,7 +732,13 @@ class LayoutEval(LayoutWalk):
         else:
             dropped = sum(1 for item in entries[:position] if not isinstance(item, ast.Slice))
             axis = position - dropped
-        self.record(Append(target, None, axis, tuple(new), (), part, "slice", self.statement, self.function))
+        whole = all(isinstance(item, ast.Slice) or is_ellipsis(item) for item in entries if item is not step)
+        if is_positions(step) and (
+            not whole or any(settle(tensor, self.book.ranks).rank not in (None, 4) for tensor in new)
+        ):
+            return
+        kept = tuple(old) if whole else ()
+        self.record(Append(target, None, axis, tuple(new), kept, part, "slice", self.statement, self.function))
 
     # -- comprehensions ---------------------------------------------------------------------------------------------
 
@@ -808,6 +848,11 @@ def is_none(node: ast.expr) -> bool:
 
 def is_ellipsis(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is Ellipsis
+
+
+def is_positions(node: ast.expr) -> bool:
+    """True for a name of the positions that new keys are written to: ``input_pos``, ``cache_position``."""
+    return isinstance(node, (ast.Name, ast.Attribute)) and POSITIONS.search(text_of(node)) is not None
 
 
 def is_constant_over(target: ast.expr, element: ast.expr) -> bool:

@@ -21,6 +21,7 @@ from kvlint.analysis.values import (
     LocalClass,
     LocalFunction,
     StoredTensor,
+    SuperObject,
     Value,
     now,
     of_type,
@@ -38,7 +39,8 @@ HELPER = re.compile(r"(?i)split|merge|shape|heads?(?:_|$)|repeat|transpose|permu
 OPERATION_WORDS = (
     "cat", "concat", "concatenate", "hstack", "vstack", "stack", "repeat", "repeat_interleave", "tile", "expand", "index_select",
     "narrow", "rearrange", "einsum", "scaled_dot_product_attention", "flash_attn_func", "memory_efficient_attention", "update",
-    "shape", "size", "index_copy_", "broadcast_to", "transpose", "view",
+    "shape", "size", "index_copy_", "broadcast_to", "transpose", "view", "zeros", "empty", "register_buffer", "flash_attn_with_kvcache",
+    "flatten", "repeat_kv",
 )  # fmt: skip
 OPERATIONS = re.compile(rf"\b(?:{'|'.join(OPERATION_WORDS)})\b")
 
@@ -68,6 +70,8 @@ class Layouts:
     def sites(self, kind: type[Site]) -> Iterator[list[Site]]:
         """The places of a kind; each with all contexts in which it was seen (those with known arguments, if any)."""
         for seen in self.walk.sites.values():
+            if self.facts.reach:
+                seen = [(inlined, site) for inlined, site in seen if self.facts.reaching(site.statement)]
             chosen = [site for inlined, site in seen if inlined and isinstance(site, kind)]
             plain = [site for inlined, site in seen if not inlined and isinstance(site, kind)]
             if plain or chosen:
@@ -78,7 +82,7 @@ class Layouts:
         self.walk.let_go()
 
     def place(self, statement: ast.stmt) -> Place:
-        return Place(self.facts.target, frozenset(), statement, None, None)
+        return Place(self.facts.reaching(statement), frozenset(), statement, None, None)
 
     def origin(self, evidence: Evidence | None) -> Origin | None:
         """Where the evidence stands."""
@@ -230,13 +234,32 @@ def contracts(facts: Facts) -> dict[int, str]:
         if isinstance(call.node.func, ast.Attribute) and call.node.func.attr == "update":
             for atom in call.callee:
                 of = getattr(atom, "of", None)
-                if isinstance(of, CacheObject) and trusted(of) and len(call.node.args) >= 2:
+                known = trusted(of) if isinstance(of, CacheObject) else asks_library(of)
+                if known and len(call.node.args) >= 2:
                     found[-id(call.node)] = "update"
     return found
 
 
 def trusted(cache: CacheObject | None) -> bool:
     return cache is not None and cache.certainty >= Certainty.CONTEXT and cache.local_class is None
+
+
+def asks_library(of: object) -> bool:
+    """True for ``super()`` in a subclass of a cache whose ``update`` is the library's."""
+    if not isinstance(of, SuperObject):
+        return False
+    info = of.info
+    bases = info.foreign_bases()
+    return (
+        any(base.startswith("transformers.") and base.endswith("Cache") for base in bases)
+        and all(base.startswith("transformers.") for base in bases)
+        and not any(
+            isinstance(item, ast.FunctionDef) and item.name == "update"
+            for ancestor in info.ancestors()
+            if ancestor is not info
+            for item in ancestor.node.body
+        )
+    )
 
 
 def is_layer(value: Value) -> bool:

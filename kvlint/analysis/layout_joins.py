@@ -91,6 +91,8 @@ class LayoutJoins(LayoutCopies):
                 past = [0]
         if not past and texts[-1] and texts[0].startswith("self.") and not texts[-1].startswith("self."):
             past = [0]
+        if len(past) == len(items) and all(tensor.rank is not None for found in tensors for tensor in found):
+            past = [0]
         if not past or len(past) == len(items):
             return
         old = [tensor for index in past for tensor in tensors[index]]
@@ -242,6 +244,11 @@ class LayoutJoins(LayoutCopies):
                     if name in ("unbind", "unstack")
                     else self.piece(node, tensor, axis, number)
                 )
+                if piece is None and axis == 0 and count == 2 and tensor.tags & {"past", "kv"} == tensor.tags:
+                    half = f"{tensor.name}[{number}]"
+                    tags = frozenset({"past", "value" if number else "key"}) if "past" in tensor.tags else frozenset()
+                    columns[number].append(Obj(self.key(node, f"part{number}"), half, tags))
+                    continue
                 columns[number].append(piece if piece is not None else Obj(self.key(node, f"part{number}")))
         return (Items(tuple(tuple(column) for column in columns)),)
 

@@ -254,7 +254,15 @@ class Roles:
         return next((item for item in best if item.role == KV_HEADS), best[0]), True
 
     def evidence(self, key: str, least: Strength = Strength.CONSUMER) -> Evidence | None:
-        """The evidence for the role of a factor: its own, else what lies on the same axis of a joined tensor."""
+        """The evidence for the role of a factor: its own, else what lies on the same axis of a joined tensor.
+
+        What the code takes for a length, and what is only usual, counts where nothing better says what the axis is: a
+        length that is read from the heads must not make them the sequence.
+        """
+        if least < Strength.CONSUMER:
+            better = self.evidence(key)
+            if better is not None:
+                return better
         found, any_own = self.own(key, least)
         if any_own:
             return found

@@ -90,12 +90,18 @@ def append_verdict(layouts: Layouts, site: Append) -> Verdict:
         if not mine:
             continue
         kinds = {item[0] for item in mine}
-        if kinds == {"wrong"} and "right" not in other:
+        made_so = mine is old and site.how == "slice" and all(is_laid_out(item[2]) for item in mine)
+        if kinds == {"wrong"} and ("right" not in other or made_so):
             _, role, evidence, tensor = mine[0]
             return Verdict(site, "wrong", role, evidence, tensor, layouts.sequence_axis(tensor))
         if kinds == {"right"} and "wrong" not in other:
             return Verdict(site, "right", mine[0][1], mine[0][2], mine[0][3])
     return Verdict(site, "undecided", tensor=site.new[0])
+
+
+def is_laid_out(evidence: Evidence | None) -> bool:
+    """True where the code itself lays the axis out so: what is written into such a buffer has to fit it."""
+    return evidence is not None and evidence.strength == Strength.STRUCTURE
 
 
 def possible(layouts: Layouts, site: Append) -> tuple[Tensor, ...]:

@@ -272,7 +272,9 @@ class LayoutViews(LayoutEval):
         if low > high or low < 0:
             return None
         merged: Axis = tuple(factor for axis in tensor.axes[low : high + 1] for factor in axis)
-        return replace(tensor, axes=(*tensor.axes[:low], merged, *tensor.axes[high + 1 :]))
+        result = replace(tensor, axes=(*tensor.axes[:low], merged, *tensor.axes[high + 1 :]))
+        self.note_merged(node, tensor, result)
+        return result
 
     def op_unflatten(
         self, node: ast.Call, tensor: Tensor, arguments: list[Value], keywords: dict[str, Value]

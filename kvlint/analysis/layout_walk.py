@@ -46,6 +46,8 @@ LENGTH_NAME = re.compile(
 NOT_A_LENGTH = re.compile(
     r"(?i)head|dim|batch|bsz|hidden|embed|shape|rank|ndim|layer|shape|group|size_per|lens?_of_shape"
 )
+RETURNS_LENGTH = re.compile(r"(?i)len(?:gth)?(?:$|_)|num_tokens|n_tokens|offset$")
+"""Names of functions that give the number of cached tokens."""
 
 
 def join(*values: Value) -> Value:
@@ -264,6 +266,12 @@ class LayoutWalk:
 
     def exec_Return(self, node: ast.Return, env: Env) -> Env | None:
         value = self.eval(node.value, env) if node.value is not None else NOTHING
+        if self.depth == 0 and node.value is not None and RETURNS_LENGTH.search(getattr(self.function, "name", "")):
+            parts = [node.value.body, node.value.orelse] if isinstance(node.value, ast.IfExp) else [node.value]
+            for part in parts:
+                if isinstance(part, (ast.Subscript, ast.Call)) and not of_tuples(part):
+                    read = value if part is node.value else self.eval(part, env)
+                    self.note_length(getattr(self.function, "name", ""), read, part)
         self.returns[-1].append(value) if self.returns else None
         return None
 
@@ -415,6 +423,9 @@ class LayoutWalk:
         """The values of *count* names that one alternative is unpacked into."""
         if isinstance(atom, Items) and len(atom.items) == count and starred is None:
             return list(atom.items)
+        if isinstance(atom, Items) and starred is not None and len(atom.items) >= count - 1:
+            behind = len(atom.items) - (count - 1 - starred)
+            return [*atom.items[:starred], (Items(atom.items[starred:behind]),), *atom.items[behind:]]
         if isinstance(atom, Dims):
             return self.unpack_shape(atom, count, starred, names)
         if isinstance(atom, Tensor) and starred is None:
@@ -566,6 +577,13 @@ class LayoutWalk:
 
     def store_slice(self, target: ast.Subscript, value: Value, env: Env) -> None:
         raise NotImplementedError
+
+
+def of_tuples(node: ast.expr) -> bool:
+    """True for ``past[0][0].shape[1]``: tuples may be those of a model of one's own, laid out as it likes."""
+    inner = node.value if isinstance(node, ast.Subscript) else getattr(node, "func", node)
+    tensor = getattr(inner, "value", inner)
+    return isinstance(tensor, ast.Subscript)
 
 
 def text_of(node: ast.AST) -> str:

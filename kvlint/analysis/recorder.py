@@ -171,6 +171,8 @@ class Recorder:
         self.classes: list[ClassInfo] = []
         self.dependencies: dict[Path, None] = {}
         """The other files that were read, in order."""
+        self.reach: dict[tuple[int, int], ReleaseSet] = {}
+        """First and last lines of statements that not every release of the target reaches, and those that do."""
         self.uses_transformers = False
         self.foreign_engine = False
         self.in_transformers = False
@@ -230,6 +232,7 @@ class Recorder:
             assigns=tuple(records.assigns.values()),
             guards=tuple(records.guards.values()),
             dependencies=tuple(self.dependencies),
+            reach=self.reach,
             undo=self.let_go,
             module_names={
                 name: now(value) if looks_like_cache(name) else value for name, value in self.module_flow.names.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -54,6 +54,13 @@ LAYER_NAME = re.compile(r"(?i)(?:num|n)_?(?:hidden_|decoder_)?layers?$|^layers?$
 BYTE_NAME = re.compile(r"(?i)byte|itemsize|element_size|dtype_size|precision|^width$|elem_size|dtype_width|bits")
 TOKEN_NAME = re.compile(r"(?i)seq|token|len|ctx|context|positions?$|batch|^b$|bsz")
 CONFIG_NAME = re.compile(r"(?i)(?:^|_)(?:cfg|conf|config|text_config|hf_config|model_config|text_cfg|llm_config|tc)$")
+MAKES_CACHE = re.compile(
+    r"(?i)(?:init|make|create|build|alloc|new|empty|prepare|setup|reset|get)\w*?(?:kv_?cache|past_k|key_value|_cache)"
+)
+"""Names of functions whose buffers are a cache, whatever they are called."""
+ANY_CONFIG = frozenset({"AutoConfig", "PretrainedConfig", "PreTrainedConfig"})
+OWN_TENSORS = re.compile(r"Module$|Attention$|Layer$|PreTrainedModel$|Block$")
+"""Bases of classes that make their keys themselves: they know how many heads those have."""
 ALLOCATE = frozenset({"zeros", "empty", "ones", "randn", "rand", "full", "zeros_like", "new_zeros", "new_empty"})
 PASSED_ON = re.compile(r"past_key_values|\bcache\s*=|DynamicCache|from_legacy_cache")
 """Without one of these no class hands a past to a model."""
@@ -109,6 +116,10 @@ class Scope:
     kv_used: bool = False
     mla: int = 0
     names_cache: bool = False
+    configs: set[str] = field(default_factory=set)
+    """Names that hold a configuration and do not say so."""
+    shapes: dict[str, list[ast.expr]] = field(default_factory=dict)
+    """The items of tuples and lists that have a name."""
 
     @property
     def models(self) -> tuple[KnownConfig, ...]:
@@ -127,6 +138,68 @@ class SizeReader:
         self.records: dict[int, SizeRecord] = {}
         self.statement: ast.stmt = tree.body[0] if tree.body else ast.Pass()
         self.class_name = ""
+        self._members: dict[tuple[str, str], Quantity | None] = {}
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        """The classes of the file that do not make keys themselves, by their names."""
+        return {
+            node.name: node
+            for node in statements(self.tree)
+            if isinstance(node, ast.ClassDef) and not any(OWN_TENSORS.search(text_of(base)) for base in node.bases)
+        }
+
+    @cached_property
+    def module_configs(self) -> set[str]:
+        """Names of the module that hold a configuration."""
+        found: set[str] = set()
+        for item in self.tree.body:
+            targets, value = assignment(item)
+            if value is not None and is_config(value, found):
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+        return found
+
+    @cached_property
+    def attributes(self) -> dict[str, dict[str, list[tuple[ast.expr | None, ast.AST]]]]:
+        """What those classes keep under ``self``: the values that they assign, and where; None for a declared field."""
+        found: dict[str, dict[str, list[tuple[ast.expr | None, ast.AST]]]] = {}
+        for name, cls in self.classes.items():
+            members = found.setdefault(name, {})
+            for item in cls.body:
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                    members.setdefault(item.target.id, []).append((None, item))
+                if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    for statement in statements(item):
+                        targets, value = assignment(statement)
+                        pairs = [(target, value) for target in targets]
+                        if len(targets) == 1 and isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
+                            pairs = list(zip(targets[0].elts, value.elts, strict=False))
+                        for target, given in pairs:
+                            if isinstance(target, ast.Attribute) and text_of(target.value) == "self":
+                                members.setdefault(target.attr, []).append((given, item))
+        return found
+
+    def member(self, name: str) -> Quantity | None:
+        """What ``self.name`` counts, where the class takes it from any model's configuration; None where it does not."""
+        key = (self.class_name, name)
+        if key in self._members:
+            return self._members[key]
+        self._members[key] = None
+        given = self.attributes.get(self.class_name, {}).get(name, [])
+        if len(given) == 1 and given[0][0] is not None:
+            value, method = given[0]
+            assert value is not None and isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+            if not self.is_specific(method):
+                scope = Scope(method, "", "", False, "", configs=set(self.module_configs))
+                for statement in statements(method):
+                    targets, held = assignment(statement)
+                    if held is not None and is_config(held, scope.configs):
+                        scope.configs |= {target.id for target in targets if isinstance(target, ast.Name)}
+                quantity = self.quantity(value, scope)
+                strong = quantity.strong and quantity.kinds in ((QUERY_HEADS,), (HIDDEN,))
+                if strong or (quantity.kinds == (DERIVED_DIM,) and quantity.derived is not None):
+                    self._members[key] = quantity
+        return self._members[key]
 
     @cached_property
     def fields(self) -> dict[str, dict[str, ast.expr | None]]:
@@ -142,7 +215,7 @@ class SizeReader:
             source = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
             self.class_name = owner
             docstring = ast.get_docstring(node) or ""
-            scope = Scope(node, node.name, source, self.is_specific(node), source)
+            scope = Scope(node, node.name, source, self.is_specific(node), source, configs=set(self.module_configs))
             scope.names_cache = bool(names_cache(node.name) or names_cache(owner) or names_cache(docstring))
             for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                 scope.env[arg.arg] = self.quantity_of_name(arg.arg, arg, scope, bare=True)
@@ -198,6 +271,9 @@ class SizeReader:
                     known = replace(known, pending=())
                 if isinstance(statement.op, ast.Mult):
                     known = self.times(known, quantity)
+                    part = known.node if known.node is not None else known.derived
+                    if part is not None:
+                        known = self.consider(part, known, scope, name, in_steps=True)
                 elif isinstance(statement.op, (ast.Div, ast.FloorDiv)):
                     known = replace(known, below=(*known.below, *quantity.kinds))
                 scope.env[code_of(statement.target)] = known
@@ -224,6 +300,13 @@ class SizeReader:
             return
         quantity = self.judge(value, scope, target_name(target))
         name = target_name(target)
+        if isinstance(target, ast.Name):
+            scope.configs.discard(target.id)
+            scope.shapes.pop(target.id, None)
+            if is_config(value, scope.configs):
+                scope.configs.add(target.id)
+            elif isinstance(value, (ast.Tuple, ast.List)):
+                scope.shapes[target.id] = list(value.elts)
         if not quantity.kinds and isinstance(value, (ast.Constant, ast.Call, ast.Subscript)):
             named = self.quantity_of_name(name, target, scope, bare=True)
             quantity = replace(named, numbers=quantity.numbers) if named.kinds and named.kinds != (OTHER,) else quantity
@@ -274,7 +357,7 @@ class SizeReader:
                 [self.quantity(node.body, scope, target, top), self.quantity(node.orelse, scope, target, top)]
             )
         if isinstance(node, ast.Call):
-            return self.call(node, scope, target)
+            return self.call(node, scope, target, top)
         if isinstance(node, ast.JoinedStr):
             text = "".join(
                 part.value for part in node.values if isinstance(part, ast.Constant) and isinstance(part.value, str)
@@ -305,6 +388,11 @@ class SizeReader:
     def named(self, node: ast.expr, scope: Scope) -> Quantity:
         known = scope.env.get(code_of(node))
         name = text_of(node)
+        if known is None and isinstance(node, ast.Attribute) and text_of(node.value) == "self" and self.class_name:
+            member = self.member(node.attr)
+            if member is not None:
+                told = self.quantity_of_name(name, node, scope, bare=False)
+                return replace(member, node=node, beside=told.beside)
         if (
             isinstance(node, ast.Subscript)
             and isinstance(node.slice, ast.Constant)
@@ -333,8 +421,8 @@ class SizeReader:
             scope.kv_names.append(node)
             return Quantity((KV,))
         if role == HEADS:
-            strong = name in STRONG_HEADS and not bare and self.from_config(node)
-            holder = self.fields.get(base_of(expression) if expression is not None else "", {})
+            strong = name in STRONG_HEADS and not bare and self.from_config(node, scope)
+            holder = self.holder(expression)
             kv_fields = [key for key in holder if role_of_name(key) == KV_HEADS]
             if kv_fields and not any(
                 re.search(rf"[.\[('\"]+{re.escape(key)}['\"]?[\]),]|\.{re.escape(key)}\b", scope.text)
@@ -346,7 +434,7 @@ class SizeReader:
             return Quantity((DIM,))
         if lowered in ("hidden_size", "n_embd", "d_model", "hidden_dim", "embed_dim"):
             return Quantity(
-                (HIDDEN,), strong=name in STRONG_HIDDEN and not bare and self.from_config(node), node=expression
+                (HIDDEN,), strong=name in STRONG_HIDDEN and not bare and self.from_config(node, scope), node=expression
             )
         if LAYER_NAME.search(name):
             return Quantity((LAYERS,))
@@ -358,14 +446,27 @@ class SizeReader:
             return Quantity((TOKENS,))
         return Quantity((OTHER,))
 
-    def from_config(self, node: ast.AST) -> bool:
+    def holder(self, node: ast.expr | None) -> Iterable[str]:
+        """The fields of what a field is read from: a dict that is written down (also one of dicts), or a class of the file."""
+        base = base_of(node) if node is not None else ""
+        if base == "self" and isinstance(node, ast.Attribute):
+            return self.attributes.get(self.class_name, {})
+        if base not in self.fields and isinstance(node, ast.Subscript):
+            while isinstance(node, ast.Subscript):
+                node = node.value
+            base = text_of(node) if node is not None else ""
+        return self.fields.get(base, {})
+
+    def from_config(self, node: ast.AST, scope: Scope) -> bool:
         """True for ``config.x``, ``model.config.x``, ``config["x"]``."""
         base = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
         if isinstance(node, ast.Call) and node.args:
             base = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
-        return base is not None and bool(CONFIG_NAME.search(text_of(base)))
+        if base is None:
+            return False
+        return bool(CONFIG_NAME.search(text_of(base))) or (isinstance(base, ast.Name) and base.id in scope.configs)
 
-    def call(self, node: ast.Call, scope: Scope, target: str) -> Quantity:
+    def call(self, node: ast.Call, scope: Scope, target: str, top: bool) -> Quantity:
         name = text_of(node.func)
         if name in ("getattr", "get") and node.args:
             keys = [item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
@@ -374,7 +475,14 @@ class SizeReader:
             return self.either(options)
         if name in ("int", "float", "round", "ceil", "floor", "max", "min", "abs") and node.args:
             return self.either([self.quantity(item, scope, target, top=True) for item in node.args])
-        if name in ALLOCATE and PAST_WORD.search(f"{target} {enclosing_names(self.statement)}"):
+        if name == "prod" and len(node.args) == 1:
+            result = Quantity()
+            for item in items_of(node.args, scope):
+                result = self.times(result, self.quantity(item, scope))
+            return self.consider(node, result, scope, target, in_steps=True) if top else result
+        if name in ALLOCATE and (
+            PAST_WORD.search(f"{target} {enclosing_names(self.statement)}") or MAKES_CACHE.search(scope.name)
+        ):
             self.allocation(node, scope, target)
             return Quantity()
         text = " ".join(
@@ -404,10 +512,9 @@ class SizeReader:
             result = self.over(node, left, right)
         else:
             return Quantity((NUMBER,) if set(left.kinds + right.kinds) <= {NUMBER} else (OTHER,))
-        kinds = {*left.kinds, *right.kinds, *left.below, *right.below}
-        if (left.pending or right.pending) and kinds & {KV, GROUP}:
-            self.take_back(left)
-            self.take_back(right)
+        for one, other in ((left, right), (right, left)):
+            if one.pending and {*other.kinds, *other.below} & {KV, GROUP}:
+                self.take_back(one)
         return self.consider(node, result, scope, target) if top else result
 
     def times(self, left: Quantity, right: Quantity) -> Quantity:
@@ -440,14 +547,18 @@ class SizeReader:
         )
 
     def take_back(self, quantity: Quantity) -> None:
+        """Forgets the counts of query heads in it: a group ratio was applied. A head dim stays what it was derived from."""
         for key in quantity.pending:
-            self.records.pop(key, None)
+            if key in self.records and self.records[key].kind != "derived":
+                del self.records[key]
 
     # -- verdicts ---------------------------------------------------------------------------------------------------
 
-    def consider(self, node: ast.expr, quantity: Quantity, scope: Scope, target: str) -> Quantity:
-        """Records a product that sizes a cache with the wrong heads."""
-        if not isinstance(node, ast.BinOp) or quantity.pending:
+    def consider(
+        self, node: ast.expr, quantity: Quantity, scope: Scope, target: str, in_steps: bool = False
+    ) -> Quantity:
+        """Records a product that sizes a cache with the wrong heads. *in_steps*: it is not written with ``*``."""
+        if not (isinstance(node, ast.BinOp) or in_steps) or quantity.pending:
             return quantity
         kinds = list(quantity.kinds)
         names = f"{target} {scope.name}"
@@ -456,7 +567,12 @@ class SizeReader:
         around = sum(kind in kinds for kind in (LAYERS, BYTES, TOKENS)) + (
             2 in quantity.numbers or 4 in quantity.numbers
         )
-        if NOPE in kinds and (KV in kinds or QUERY_HEADS in kinds) and LATENT not in kinds and (around or scope.mla):
+        if (
+            NOPE in kinds
+            and (KV in kinds or QUERY_HEADS in kinds)
+            and LATENT not in kinds
+            and (around or scope.mla or len(kinds) > 3)
+        ):
             return self.keep(
                 "mla", node, quantity, scope, "keys and values of every head, of a model that caches one latent a token"
             )
@@ -559,7 +675,8 @@ class SizeReader:
             return self.statement
         holders = [
             item
-            for item in walk(scope.node)
+            for root in (scope.node, self.tree)
+            for item in walk(root)
             if isinstance(item, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))
             and item.lineno <= node.lineno <= (item.end_lineno or 0)
         ]
@@ -567,9 +684,7 @@ class SizeReader:
 
     def allocation(self, node: ast.Call, scope: Scope, target: str) -> None:
         """``k_cache = torch.zeros(b, config.num_attention_heads, n, head_dim)``."""
-        sizes: list[ast.expr] = list(node.args)
-        if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
-            sizes = list(sizes[0].elts)
+        sizes = items_of(node.args, scope)
         quantities = [self.quantity(item, scope) for item in sizes]
         kinds = [kind for quantity in quantities for kind in quantity.kinds]
         derived = next((quantity.derived for quantity in quantities if quantity.kinds == (DERIVED_DIM,)), None)
@@ -688,25 +803,64 @@ def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
     """
     found: dict[str, dict[str, ast.expr | None]] = {}
     classes: dict[str, dict[str, ast.expr | None]] = {}
+    aliases: list[tuple[str, str]] = []
     for node in statements(tree):
         targets, written = assignment(node)
         if isinstance(written, ast.Dict) and isinstance(targets[0], ast.Name):
-            keys = {
-                key.value: value
-                for key, value in zip(written.keys, written.values, strict=True)
-                if isinstance(key, ast.Constant) and isinstance(key.value, str)
-            }
-            found.setdefault(targets[0].id, {}).update(keys)
+            inner = [value for value in written.values if isinstance(value, ast.Dict)]
+            for item in (written, *(inner if len(inner) == len(written.values) else ())):
+                found.setdefault(targets[0].id, {}).update(fields_of(item))
+        elif (
+            isinstance(written, ast.Subscript)
+            and isinstance(written.value, ast.Name)
+            and isinstance(targets[0], ast.Name)
+        ):
+            aliases.append((targets[0].id, written.value.id))
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = {
                 item.target.id: item.value
                 for item in node.body
                 if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
             }
+    for name, whole in aliases:
+        if any(isinstance(value, ast.Dict) for value in found.get(whole, {}).values()):
+            found.setdefault(name, {}).update(found[whole])
     for node in walk(tree) if classes else ():
         if isinstance(node, ast.arg) and node.annotation is not None and text_of(node.annotation) in classes:
             found.setdefault(node.arg, {}).update(classes[text_of(node.annotation)])
     return found
+
+
+def fields_of(node: ast.Dict) -> dict[str, ast.expr | None]:
+    """The keys of a dict that are strings, with their values."""
+    return {
+        key.value: value
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+
+
+def is_config(node: ast.expr, known: set[str]) -> bool:
+    """True for an expression that is any model's configuration: ``AutoConfig.from_pretrained(...)``, ``model.config``."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "from_pretrained":
+            return text_of(node.func.value) in ANY_CONFIG
+        return node.func.attr == "get_text_config"
+    if isinstance(node, ast.Name):
+        return node.id in known
+    return isinstance(node, ast.Attribute) and node.attr in ("config", "text_config")
+
+
+def items_of(sizes: Sequence[ast.expr], scope: Scope) -> list[ast.expr]:
+    """The sizes that are given one by one, as one tuple, or under the name of a tuple."""
+    if len(sizes) != 1:
+        return list(sizes)
+    only = sizes[0].value if isinstance(sizes[0], ast.Starred) else sizes[0]
+    if isinstance(only, (ast.Tuple, ast.List)):
+        return list(only.elts)
+    if isinstance(only, ast.Name) and only.id in scope.shapes:
+        return scope.shapes[only.id]
+    return list(sizes)
 
 
 def names_cache(text: str) -> bool:

@@ -17,7 +17,14 @@ from kvlint.findings import Category, Finding
 class UpdateBeforeTranspose(Check):
     """Reports ``cache.update`` and attention calls whose keys are proven to have heads and sequence swapped."""
 
-    triggers = ("scaled_dot_product_attention", "flash_attn_func", "past_key", "Cache", "cache.update")
+    triggers = (
+        "scaled_dot_product_attention",
+        "flash_attn_func",
+        "flash_attn_with_kvcache",
+        "past_key",
+        "Cache",
+        "cache.update",
+    )
     pattern = HEADS
     category = Category.SILENT
 

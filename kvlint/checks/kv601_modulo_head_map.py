@@ -24,7 +24,9 @@ class ModuloHeadMap(Check):
         if facts.tree is None:
             return
         for found in head_maps(facts.tree, facts.text):
-            place = Place(facts.target, frozenset(), found.statement, None, None)
+            place = Place(facts.reaching(found.statement), frozenset(), found.statement, None, None)
+            if not place.releases:
+                continue
             start, _ = facts.span(found.use)
             yield self.finding(
                 facts,
@@ -38,7 +40,9 @@ class ModuloHeadMap(Check):
                 fix=fix_of(facts, found),
             )
         for group in unchecked_groups(facts.tree, facts.text):
-            place = Place(facts.target, frozenset(), group.statement, None, None)
+            place = Place(facts.reaching(group.statement), frozenset(), group.statement, None, None)
+            if not place.releases:
+                continue
             yield self.finding(
                 facts,
                 group.node,

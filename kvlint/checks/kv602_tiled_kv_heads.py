@@ -19,7 +19,7 @@ from kvlint.rewriting import has_comment, is_plain, replace_node
 class TiledKvHeads(Check):
     """Reports copies on a proven heads axis in tile order, and interleaved copies on a proven other axis."""
 
-    triggers = ("repeat(", "repeat_interleave", "tile(", "cat(", "concat", "expand(")
+    triggers = ("repeat(", "repeat_interleave", "repeat_kv", "tile(", "cat(", "concat", "expand(", "stack(")
     pattern = HEADS
     category = Category.SILENT
 
@@ -71,6 +71,8 @@ def advice(site: Expansion) -> str:
         return "repeat along the heads axis"
     if site.how == "einops":
         return "put the group behind the heads: `(h g)`"
+    if site.how == "index":
+        return "repeat the number of each head in place (`repeat_interleave`)"
     if site.how == "reshape":
         return "insert the new axis behind the heads (`k[:, :, None]`) before expanding"
     return f"use `repeat_interleave(n, dim={site.axis})`"

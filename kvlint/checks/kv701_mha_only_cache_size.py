@@ -74,7 +74,7 @@ def fix_of(facts: Facts, record: SizeRecord) -> Fix | None:
     """Reads the kv heads of a configuration, and its heads where it has no such field."""
     node = record.evidence if record.evidence is not None else record.node
     base = config_base(facts, node)
-    if record.kind != "heads" or not base or getattr(node, "attr", "") != "num_attention_heads":
+    if record.kind != "heads" or base in ("", "self") or getattr(node, "attr", "") != "num_attention_heads":
         return None
     text = f'getattr({base}, "num_key_value_heads", None) or {base}.num_attention_heads'
     if node is not record.node:

@@ -28,6 +28,8 @@ def size_records(facts: Facts) -> list[SizeRecord]:
     if isinstance(known, list):
         return known
     found = SizeReader(facts.tree, facts.text, is_specific(facts)).run() if facts.tree is not None else []
+    if facts.reach:
+        found = [record for record in found if facts.reaching(record.statement)]
     facts.memo["sizes"] = found
     return found
 
@@ -51,7 +53,7 @@ def is_specific(facts: Facts) -> bool:
 
 
 def place_of(facts: Facts, record: SizeRecord) -> Place:
-    return Place(facts.target, frozenset(), record.statement, None, None)
+    return Place(facts.reaching(record.statement), frozenset(), record.statement, None, None)
 
 
 def config_base(facts: Facts, node: ast.AST | None) -> str:
