@@ -174,7 +174,11 @@ class Calls(Expressions):
         self, node: ast.Call, callee: Value, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
     ) -> bool:
         for atom in callee:
-            if isinstance(atom, (Symbol,)) and atom.name.startswith(("transformers.", "copy.", "torch.cat")):
+            if isinstance(atom, Symbol) and atom.name.startswith(("transformers.", "copy.", "torch.cat")):
+                return True
+            if isinstance(atom, Symbol) and atom.name == "functools.partial" and arguments:
+                if any(self.library.cache_class(made.name) for made in of_type(arguments[0], Symbol)):
+                    return True
                 return True
             if isinstance(atom, (Model, LocalFunction, LocalClass)) or (
                 isinstance(atom, Member) and type(atom.of) in FOLLOWED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.library import is_layer_class, is_torch_model_class
@@ -27,6 +27,7 @@ from kvlint.analysis.values import (
     Value,
     of_type,
 )
+from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
 MASK_MODULE = "transformers.masking_utils."
 CALLS = ("forward", "__call__")
@@ -50,6 +51,8 @@ class Argument:
     value: Value
     keyword: ast.keyword
     written: bool
+    when: ReleaseSet = EVERY_RELEASE
+    """The releases on which the dict behind ``**`` is the one that holds it."""
 
 
 def arguments_of(use: CallUse) -> Iterator[Argument]:
@@ -60,7 +63,26 @@ def arguments_of(use: CallUse) -> Iterator[Argument]:
             continue
         for mapping in of_type(value, Mapping):
             for key, item in dict(mapping.items).items():
-                yield Argument(key, item, keyword, False)
+                yield Argument(key, item, keyword, False, mapping.when)
+
+
+def sure_arguments(use: CallUse) -> Iterator[Argument]:
+    """The same without what a dict behind ``**`` holds on some paths only: a condition may have asked the signature."""
+    for item in arguments_of(use):
+        if item.written:
+            yield item
+            continue
+        value = next(
+            value
+            for keyword, (_, value) in zip(use.node.keywords, use.keywords, strict=True)
+            if keyword is item.keyword
+        )
+        when = item.when
+        for atom in value:
+            if not isinstance(atom, Mapping) or item.name not in dict(atom.items):
+                when -= atom.when
+        if when:
+            yield replace(item, when=when)
 
 
 def argument(use: CallUse, name: str) -> Argument | None:

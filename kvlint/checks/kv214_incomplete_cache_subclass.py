@@ -49,9 +49,11 @@ class IncompleteCacheSubclass(Check):
     def _bare_init(self, facts: Facts, use: CallUse) -> Iterator[Finding]:
         """``super().__init__()`` in a direct subclass of ``Cache``, or such a subclass built without its own init."""
         info = bare_init_of(facts, use)
+        of_class = isinstance(use.node.func, ast.Attribute) and not isinstance(use.node.func.value, ast.Call)
         if (
             info is None
-            or use.node.args
+            or len(use.node.args) != int(of_class)
+            or use.starred
             or use.node.keywords
             or use.place.caught & {"TypeError", "ValueError", "Exception"}
         ):
@@ -125,6 +127,9 @@ def bare_init_of(facts: Facts, use: CallUse) -> ClassInfo | None:
     for atom in use.callee:
         if isinstance(atom, Member) and atom.name == "__init__" and isinstance(atom.of, SuperObject):
             return atom.of.info if derives_directly(facts, atom.of.info) else None
+        if isinstance(atom, Symbol) and atom.name.endswith(".__init__") and use.place.owner is not None:
+            if cache_class(facts, atom.name.removesuffix(".__init__")) == CACHE:
+                return use.place.owner if derives_directly(facts, use.place.owner) else None
         if isinstance(atom, LocalClass) and derives_directly(facts, atom.info) and "__init__" not in atom.info.methods:
             return atom.info
     return None

@@ -1,0 +1,125 @@
+"""Ways to construct caches, to ask for the first step, and to set options of generation that were missed once."""
+
+from __future__ import annotations
+
+from analysing import fixed, lines, split_marks
+
+GENERATION = frozenset(
+    ["KV206", "KV207", "KV208", "KV213", "KV214", "KV211", "KV306", "KV307", "KV309", "KV401", "KV402", "KV403", "KV404", "KV801", "KV802", "KV803", "KV804", "KV806"]
+)
+
+
+def found(text: str, target: str = "latest") -> None:
+    """Fails unless the rules of generation report exactly the marked lines."""
+    code, promised = split_marks(text)
+    assert lines(code, target, codes=GENERATION) == promised, code
+
+
+# -- constructors ------------------------------------------------------------------------------------------------------
+
+
+def test_a_dict_of_arguments_is_followed_into_a_constructor() -> None:
+    found("""
+        from transformers import DynamicCache, StaticCache
+        def f(model, bs, n):
+            kw = dict(max_batch_size=bs, device=model.device)
+            return StaticCache(config=model.config, max_cache_len=n, **kw)  # KV207
+        def g(cfg):
+            opts = {"config": cfg}
+            opts["offloaded"] = True
+            return DynamicCache(**opts)  # KV208
+        def h(cfg):
+            opts = {"config": cfg, "num_hidden_layers": 2}
+            return DynamicCache(**opts)  # KV206
+        def fine(cfg, n):
+            opts = {"config": cfg, "max_cache_len": n}
+            return StaticCache(**opts)
+    """)
+
+
+def test_a_dict_that_depends_on_the_release_is_followed() -> None:
+    text = """
+        import transformers
+        from packaging.version import Version
+        from transformers import DynamicCache
+        def f(cfg):
+            opts = {}
+            if Version(transformers.__version__) >= Version("4.56"):
+                opts["config"] = cfg
+                opts["offloading"] = True
+            else:
+                opts["offloaded"] = True
+            return DynamicCache(**opts)
+    """
+    found(text)
+
+
+def test_a_dict_of_arguments_is_followed_into_a_mask_helper() -> None:
+    found("""
+        from transformers.masking_utils import create_causal_mask
+        def f(cfg, x, m, pos, c):
+            mask_kwargs = {"config": cfg, "inputs_embeds": x, "attention_mask": m, "cache_position": pos,
+                           "past_key_values": c}
+            return {"full_attention": create_causal_mask(**mask_kwargs)}  # KV213
+    """)
+
+
+def test_a_dict_that_asks_the_signature_is_not_reported() -> None:
+    found("""
+        import inspect
+        from transformers.masking_utils import create_causal_mask
+        def f(cfg, x, m, pos, c):
+            mask_kwargs = {"config": cfg, "inputs_embeds": x, "attention_mask": m, "past_key_values": c}
+            if "cache_position" in inspect.signature(create_causal_mask).parameters:
+                mask_kwargs["cache_position"] = pos
+            return create_causal_mask(**mask_kwargs)
+        def g(cfg, x, m, pos, c):
+            kw = {"config": cfg, "inputs_embeds": x, "attention_mask": m, "past_key_values": c, "cache_position": pos}
+            kw = {k: v for k, v in kw.items() if k in inspect.signature(create_causal_mask).parameters}
+            return create_causal_mask(**kw)
+    """)
+
+
+def test_what_a_subclass_passes_to_the_base_is_a_construction() -> None:
+    found("""
+        from transformers import DynamicCache, StaticCache
+        class A(DynamicCache):
+            def __init__(self, config):
+                super().__init__(config=config, offloaded=True)  # KV208
+        class B(StaticCache):
+            def __init__(self, config, b, n):
+                super().__init__(config, b, n)  # KV206
+        class C(StaticCache):
+            def __init__(self, config, b, n):
+                StaticCache.__init__(self, config=config, max_cache_len=n, max_batch_size=b)  # KV207
+        class D(DynamicCache):
+            def __init__(self, config=None, **kwargs):
+                super().__init__(config=config, **kwargs)
+        class E(D):
+            def __init__(self, config):
+                super().__init__(config=config, anything=True)
+    """)
+
+
+def test_partial_is_a_construction() -> None:
+    found("""
+        from functools import partial
+        from transformers import StaticCache
+        make = partial(StaticCache, max_batch_size=4)  # KV207
+        fine = partial(StaticCache, max_cache_len=4)
+    """)
+
+
+def test_the_bare_init_of_cache_by_its_name() -> None:
+    found("""
+        from transformers import Cache
+        class A(Cache):
+            def __init__(self):
+                Cache.__init__(self)  # KV214
+    """)
+
+
+def test_super_is_fixed_like_a_constructor() -> None:
+    text = "from transformers import DynamicCache\\nclass A(DynamicCache):\\n    def __init__(self, config):\\n        super().__init__(config=config, offloaded=True)\\n"
+    text = text.replace("\\n", "\n")
+    assert fixed(text, codes=GENERATION) == text.replace("offloaded", "offloading")
