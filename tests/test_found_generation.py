@@ -5,7 +5,26 @@ from __future__ import annotations
 from analysing import fixed, lines, split_marks
 
 GENERATION = frozenset(
-    ["KV206", "KV207", "KV208", "KV213", "KV214", "KV211", "KV306", "KV307", "KV309", "KV401", "KV402", "KV403", "KV404", "KV801", "KV802", "KV803", "KV804", "KV806"]
+    [
+        "KV206",
+        "KV207",
+        "KV208",
+        "KV213",
+        "KV214",
+        "KV211",
+        "KV306",
+        "KV307",
+        "KV309",
+        "KV401",
+        "KV402",
+        "KV403",
+        "KV404",
+        "KV801",
+        "KV802",
+        "KV803",
+        "KV804",
+        "KV806",
+    ]
 )
 
 
@@ -123,3 +142,70 @@ def test_super_is_fixed_like_a_constructor() -> None:
     text = "from transformers import DynamicCache\\nclass A(DynamicCache):\\n    def __init__(self, config):\\n        super().__init__(config=config, offloaded=True)\\n"
     text = text.replace("\\n", "\n")
     assert fixed(text, codes=GENERATION) == text.replace("offloaded", "offloading")
+
+
+# -- the cache as a flag -----------------------------------------------------------------------------------------------
+
+
+def test_the_first_step_told_by_the_cache() -> None:
+    found("""
+        from transformers import LlamaForCausalLM
+        class X(LlamaForCausalLM):
+            def forward(self, input_ids=None, pixel_values=None, inputs_embeds=None, cache=None, **kw):
+                if cache is None and pixel_values is not None:  # KV211
+                    inputs_embeds = self.merge(input_ids, pixel_values)
+                    input_ids = None
+                return super().forward(input_ids=input_ids, inputs_embeds=inputs_embeds, cache=cache, **kw)
+            def prepare_inputs_for_generation(self, input_ids, cache=None, **kw):
+                has_past = cache is not None
+                if has_past:  # KV211
+                    input_ids = input_ids[:, -1:]
+                return {"input_ids": input_ids, "cache": cache}
+        class Y(LlamaForCausalLM):
+            def forward(self, input_ids=None, images=None, cache=None, **kw):
+                if cache is None:  # KV211
+                    kw["inputs_embeds"] = self.encode_images(images)
+                return super().forward(input_ids, cache=cache, **kw)
+            def prepare_inputs_for_generation(self, input_ids, cache=None, inputs_embeds=None, **kw):
+                is_prefill = not cache
+                if inputs_embeds is not None and is_prefill:  # KV211
+                    return {"inputs_embeds": inputs_embeds, "cache": cache}
+                return {"input_ids": input_ids, "cache": cache}
+        class Z(LlamaForCausalLM):
+            def prepare_inputs_for_generation(self, input_ids, cache=None, inputs_embeds=None, **kw):
+                if inputs_embeds is not None and not cache:  # KV211
+                    return {"inputs_embeds": inputs_embeds, "cache": cache}
+                return {"input_ids": input_ids, "cache": cache}
+        class W(LlamaForCausalLM):
+            def prepare_inputs_for_generation(self, input_ids, **kwargs):
+                if kwargs.get("cache") is not None:  # KV211
+                    input_ids = input_ids[:, -1:]
+                return {"input_ids": input_ids, **kwargs}
+    """)
+
+
+def test_conditions_that_tell_the_first_step() -> None:
+    found("""
+        from transformers import LlamaForCausalLM
+        class X(LlamaForCausalLM):
+            def forward(self, input_ids=None, pixel_values=None, inputs_embeds=None, cache=None, **kw):
+                is_first = cache is None or not cache.is_initialized or pixel_values is not None
+                if cache is None or pixel_values is not None:
+                    inputs_embeds = self.merge(input_ids, pixel_values)
+                if pixel_values is not None and is_first:
+                    inputs_embeds = self.merge(input_ids, pixel_values)
+                return super().forward(inputs_embeds=inputs_embeds, cache=cache, **kw)
+        class Y(LlamaForCausalLM):
+            def forward(self, input_ids=None, images=None, cache=None, **kw):
+                no_cache = cache is None
+                if no_cache:
+                    kw["inputs_embeds"] = self.encode_images(images)
+                else:
+                    kw["inputs_embeds"] = self.encode_images(images)[:, cache.get_seq_length():]
+                return super().forward(input_ids, cache=cache, **kw)
+            def prepare_inputs_for_generation(self, input_ids, cache=None, inputs_embeds=None, **kw):
+                has_past = cache is not None and cache.get_seq_length() > 0
+                if has_past:
+                    input_ids = input_ids[:, -1:]
+                return {"input_ids": input_ids, "cache": cache}
+    """)
