@@ -16,7 +16,7 @@ from kvlint.checks.base import Check
 from kvlint.checks.bindings import Scope, tree_of
 from kvlint.checks.library_calls import LibraryCalled, library_called, without_made_cache
 from kvlint.findings import Applicability, Category, Finding, Fix
-from kvlint.releases import ReleaseSet
+from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal
 
 HOOKS = ("prepare_inputs_for_generation", "forward")
@@ -52,7 +52,7 @@ class CacheAsDecodeFlag(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in (*facts.tests, *flags(facts)):
-            cache = cache_of(use.value, Certainty.PROVEN)
+            cache = cache_of(use.value, Certainty.PROVEN) or from_kwargs(facts, use)
             function = use.place.function
             if cache is None or cache.source != "hook" or function is None or function.name not in HOOKS:
                 continue
@@ -74,6 +74,22 @@ class CacheAsDecodeFlag(Check):
                     origin=cache.origin,
                     fix=fix_of(facts, use, cache),
                 )
+
+
+def from_kwargs(facts: Facts, use: TestUse) -> CacheObject | None:
+    """The cache that a condition reads from the ``**kwargs`` of a function that the library calls with one."""
+    node = use.subject
+    function = use.place.function
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "get":
+        return None
+    if function is None or function.node.args.kwarg is None or path_of(node.func.value) != function.node.args.kwarg.arg:
+        return None
+    key = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+    for item in library_called(facts):
+        if item.info.node is function.node and item.role in ("model", "prepare") and isinstance(key, str):
+            when = item.names.get(key, NO_RELEASE)
+            return CacheObject(source="hook", when=when) if when else None
+    return None
 
 
 def decides_first_step(facts: Facts, use: TestUse, function: str) -> bool:
