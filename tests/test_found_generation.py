@@ -209,3 +209,88 @@ def test_conditions_that_tell_the_first_step() -> None:
                     input_ids = input_ids[:, -1:]
                 return {"input_ids": input_ids, "cache": cache}
     """)
+
+
+# -- options of generation ---------------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_hands_its_options_to_generate() -> None:
+    found("""
+        from transformers import pipeline
+        pipe = pipeline("text-generation", model="meta-llama/Llama-3.2-1B")
+        print(pipe("Hello", max_new_tokens=5, cache_implementation="mamba"))  # KV401
+        print(pipeline("text-generation", model="x")("Hi", cache_implementation="mamba"))  # KV401
+        print(pipe("Hello", cache_implementation="static"))
+        pipe.model.generation_config.cache_implementation = "mamba"  # KV401
+    """)
+
+
+def test_a_generation_config_from_a_dict() -> None:
+    found("""
+        from transformers import GenerationConfig
+        g = GenerationConfig.from_dict({"cache_implementation": "dynamic_full"})  # KV401
+        fine = GenerationConfig.from_dict({"cache_implementation": "static"})
+    """)
+
+
+def test_a_quantized_cache_set_on_the_model() -> None:
+    found("""
+        from transformers import AutoModelForCausalLM
+        model = AutoModelForCausalLM.from_pretrained("google/gemma-3-1b-it")
+        model.generation_config.cache_implementation = "quantized"  # KV404
+        other = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.2-1B")
+        other.generation_config.cache_implementation = "quantized"
+    """)
+
+
+def test_generate_in_a_thread() -> None:
+    found("""
+        from threading import Thread
+        from transformers import AutoModelForCausalLM, AutoTokenizer, TextIteratorStreamer
+        tok = AutoTokenizer.from_pretrained("x")
+        def stream(model, text):
+            inputs = tok(text, return_tensors="pt")
+            streamer = TextIteratorStreamer(tok)
+            kwargs = dict(**inputs, streamer=streamer, max_new_tokens=20, cache_implementation="hybrid")  # KV401
+            Thread(target=model.generate, kwargs=kwargs).start()
+        def pos(model, inputs, pos):
+            Thread(target=model.generate, kwargs={"cache_position": pos, **inputs}).start()  # KV307
+        def slow(model, inputs):
+            Thread(target=model.generate, kwargs=dict(inputs, use_cache=False)).start()  # KV806
+        def fine(model, inputs):
+            Thread(target=model.generate, kwargs=dict(inputs, use_cache=True)).start()
+    """)
+
+
+def test_positions_set_on_the_inputs() -> None:
+    found("""
+        from transformers import AutoTokenizer
+        tok = AutoTokenizer.from_pretrained("x")
+        def f(model, pos):
+            inputs = tok("a", return_tensors="pt")
+            inputs["cache_position"] = pos
+            return model.generate(**inputs)  # KV307
+        def fine(model, pos):
+            inputs = tok("a", return_tensors="pt")
+            inputs["cache_position"] = pos
+            out = model(**inputs)
+            inputs.pop("cache_position")
+            return model.generate(**inputs)
+        def depends(model, pos, old):
+            inputs = tok("a", return_tensors="pt")
+            if old:
+                inputs["cache_position"] = pos
+            return model.generate(**inputs)
+    """)
+
+
+def test_the_default_of_a_parameter_is_what_generate_gets() -> None:
+    found("""
+        from transformers import AutoModelForCausalLM
+        def f(model, ids, cache_implementation="hybrid"):  # KV401
+            return model.generate(ids, cache_implementation=cache_implementation)
+        def fine(model, ids, cache_implementation="hybrid"):
+            if cache_implementation == "hybrid":
+                cache_implementation = None
+            return model.generate(ids, cache_implementation=cache_implementation)
+    """)

@@ -44,6 +44,7 @@ from kvlint.analysis.values import (
     NoneValue,
     OutputDict,
     PerRelease,
+    Pipeline,
     Sequence,
     StoredTensor,
     SuperObject,
@@ -180,7 +181,7 @@ class Calls(Expressions):
                 if any(self.library.cache_class(made.name) for made in of_type(arguments[0], Symbol)):
                     return True
                 return True
-            if isinstance(atom, (Model, LocalFunction, LocalClass)) or (
+            if isinstance(atom, (Model, LocalFunction, LocalClass, Pipeline)) or (
                 isinstance(atom, Member) and type(atom.of) in FOLLOWED
             ):
                 return True
@@ -190,6 +191,12 @@ class Calls(Expressions):
             if any(isinstance(atom, Mapping) for name, value in keywords if not name for atom in value):
                 return True
         for keyword in node.keywords:
+            if (
+                keyword.arg == "target"
+                and isinstance(keyword.value, ast.Attribute)
+                and keyword.value.attr == "generate"
+            ):
+                return True  # Thread(target=model.generate, kwargs=...)
             if keyword.arg in CACHE_KEYWORDS or keyword.arg in (
                 "cache_position",
                 "cache_implementation",
@@ -342,6 +349,10 @@ class Calls(Expressions):
             helper = self.helper_truth(method, node, arguments, keywords)
             if helper is not None:
                 return helper
+        if name in ("transformers.pipeline", "transformers.pipelines.pipeline"):
+            return (Pipeline(when=atom.when),)
+        if name.startswith("transformers.") and owner.endswith(".GenerationConfig") and method == "from_dict":
+            return (GenerationConfigValue(),)
         if name.startswith("transformers.") and method.endswith("GenerationConfig"):
             return (GenerationConfigValue(),)
         if method == "from_pretrained" and owner.endswith("Config") and owner.startswith("transformers."):

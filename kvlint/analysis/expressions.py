@@ -59,6 +59,7 @@ from kvlint.analysis.values import (
     NoneValue,
     OutputDict,
     PerRelease,
+    Pipeline,
     Sequence,
     StoredTensor,
     SuperObject,
@@ -291,6 +292,9 @@ class Expressions(Recorder):
         if qualified == VERSION:
             return self.library_value(qualified)
         return (Symbol(qualified, when=atom.when, origin=atom.origin),)
+
+    def _attribute_pipeline(self, atom: Pipeline, name: str, node: ast.expr) -> Value:
+        return self._attribute_unknown(Unknown(), name, node)
 
     def library_value(self, qualified: str) -> Value:
         """What a name of transformers stands for: itself, and the version for another string on each release."""
@@ -741,7 +745,7 @@ class Expressions(Recorder):
     ) -> None:
         if action == "load" and name in self._shims:
             return
-        kinds = WITH_MODELS if name.startswith("_") else INTERESTING
+        kinds = WITH_MODELS if name.startswith("_") or name == "generation_config" else INTERESTING
         if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds):
             return
         path = path_of(value_node)
@@ -832,6 +836,7 @@ Expressions._attribute_handlers = {
     Instance: Expressions._attribute_instance,
     LocalClass: Expressions._attribute_local_class,
     Unknown: Expressions._attribute_unknown,
+    Pipeline: Expressions._attribute_pipeline,
     PerRelease: Expressions._attribute_version,
     ModelKwargs: Expressions._attribute_kwargs,
     LegacyCache: Expressions._attribute_member_holder,

@@ -12,6 +12,7 @@ from kvlint.analysis.names import MODEL_CALL_KEYWORDS, MODEL_NAMES
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import (
+    UNKNOWN,
     Atom,
     Certainty,
     Instance,
@@ -21,6 +22,7 @@ from kvlint.analysis.values import (
     Member,
     Model,
     NoneValue,
+    Pipeline,
     SuperObject,
     Symbol,
     Unknown,
@@ -30,6 +32,7 @@ from kvlint.analysis.values import (
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
 MASK_MODULE = "transformers.masking_utils."
+THREAD = "threading.Thread"
 CALLS = ("forward", "__call__")
 
 
@@ -90,6 +93,27 @@ def argument(use: CallUse, name: str) -> Argument | None:
     return next((item for item in arguments_of(use) if item.name == name), None)
 
 
+def with_threads(facts: Facts) -> Iterator[CallUse]:
+    """The calls of the region, and for each ``Thread(target=model.generate, kwargs=...)`` the call that it makes."""
+    for use in facts.calls:
+        yield use
+        target, given = use.keyword("target"), use.keyword("kwargs")
+        if target is None or given is None or not any(atom.name == THREAD for atom in of_type(use.callee, Symbol)):
+            continue
+        spread = ast.copy_location(ast.keyword(None, given.value), given)
+        node = ast.copy_location(ast.Call(target.value, [], [spread]), use.node)
+        values = dict(use.keywords)
+        yield replace(
+            use,
+            node=node,
+            callee=values["target"],
+            arguments=(),
+            keywords=(("", values["kwargs"]),),
+            starred=False,
+            result=UNKNOWN,
+        )
+
+
 def is_none(value: Value) -> bool:
     return bool(value) and all(isinstance(atom, NoneValue) for atom in value)
 
@@ -127,6 +151,8 @@ def _target_of_atom(facts: Facts, use: CallUse, atom: Atom) -> Target | None:
         return Target(role, Certainty.PROVEN, f"`{facts.source(use.node.func)}`") if role else None
     if isinstance(atom, Symbol):
         return _target_of_symbol(facts, atom)
+    if isinstance(atom, Pipeline):
+        return Target("pipeline", Certainty.PROVEN, "the pipeline")
     if isinstance(atom, Unknown) and isinstance(use.node.func, ast.Attribute) and use.node.func.attr == "generate":
         return Target("generate", Certainty.NAMED, "`generate`")
     return None

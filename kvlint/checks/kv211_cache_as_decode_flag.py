@@ -136,7 +136,7 @@ def is_negated(test: ast.expr, node: ast.expr) -> bool:
 
 def first_step_branch(owner: ast.If | ast.IfExp, use: TestUse) -> list[ast.AST]:
     """What runs without a cache only; empty where other conditions lead there too."""
-    with_cache, without = branches(owner, use)
+    _, without = branches(owner, use)
     whole = owner.test is use.node or (isinstance(owner.test, ast.UnaryOp) and owner.test.operand is use.node)
     body = owner.body if isinstance(owner, ast.If) else [owner.body]
     if whole:
