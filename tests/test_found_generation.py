@@ -294,3 +294,116 @@ def test_the_default_of_a_parameter_is_what_generate_gets() -> None:
                 cache_implementation = None
             return model.generate(ids, cache_implementation=cache_implementation)
     """)
+
+
+# -- caches that are used again ----------------------------------------------------------------------------------------
+
+
+def test_the_cache_of_the_turn_before_with_the_new_turn_alone() -> None:
+    found("""
+        from transformers import AutoTokenizer
+        tok = AutoTokenizer.from_pretrained("x")
+        def f(model, msgs):
+            past = None
+            for msg in msgs:
+                enc = tok(msg, return_tensors="pt")
+                res = model.generate(**enc, past_key_values=past, return_dict_in_generate=True)  # KV803
+                past = res.past_key_values
+        def fine(model, msgs):
+            past, text = None, ""
+            for msg in msgs:
+                text = text + msg
+                enc = tok(text, return_tensors="pt")
+                res = model.generate(**enc, past_key_values=past, return_dict_in_generate=True)
+                past = res.past_key_values
+                text = text + tok.decode(res.sequences[0])
+        def other(model, msgs):
+            past = None
+            for msg in msgs:
+                enc = tok(msg, return_tensors="pt")
+                res = model.generate(**enc, past_key_values=past, return_dict_in_generate=True)
+                past = None
+    """)
+
+
+def test_a_mask_that_is_made_anew_in_every_round() -> None:
+    found("""
+        import torch
+        from transformers import AutoTokenizer
+        def f(model, batch, n):
+            ids, attn, cache = batch["input_ids"], batch["attention_mask"], None
+            for _ in range(n):
+                out = model(ids, attention_mask=attn, past_key_values=cache, use_cache=True)  # KV803
+                cache = out.past_key_values
+                ids = out.logits[:, -1:].argmax(-1)
+                attn = torch.ones_like(ids)
+        def fine(model, batch, n):
+            ids, attn, cache = batch["input_ids"], batch["attention_mask"], None
+            for _ in range(n):
+                out = model(ids, attention_mask=attn, past_key_values=cache, use_cache=True)
+                cache = out.past_key_values
+                ids = out.logits[:, -1:].argmax(-1)
+                attn = torch.cat([attn, torch.ones_like(ids)], 1)
+        def whole(model, batch, n):
+            ids, attn, cache = batch["input_ids"], batch["attention_mask"], None
+            for _ in range(n):
+                out = model(ids, attention_mask=attn, past_key_values=cache, use_cache=True)
+                ids = torch.cat([ids, out.logits[:, -1:].argmax(-1)], 1)
+                attn = torch.ones_like(ids)
+    """)
+
+
+def test_repeated_ids_beside_the_cache_of_one_row() -> None:
+    found("""
+        from transformers import AutoModelForCausalLM
+        def f(model, ids):
+            past = model(ids, use_cache=True).past_key_values
+            return model(ids.repeat(8, 1), past_key_values=past)  # KV804
+        def g(model, ids, n):
+            out = model(ids[:, :-1], use_cache=True)
+            return model.generate(ids.repeat_interleave(n, dim=0), past_key_values=out.past_key_values)  # KV804
+        def h(model, ids):
+            past = model(ids, use_cache=True).past_key_values
+            more = ids.expand(4, -1)
+            return model(more, past_key_values=past)  # KV804
+        def fine(model, ids):
+            past = model(ids, use_cache=True).past_key_values
+            past.batch_repeat_interleave(8)
+            return model(ids.repeat(8, 1), past_key_values=past)
+        def also(model, ids):
+            ids = ids.repeat(8, 1)
+            past = model(ids, use_cache=True).past_key_values
+            return model(ids.repeat(1, 8), past_key_values=past)
+        def unknown(model, ids, prefix):
+            past = model(prefix, use_cache=True).past_key_values
+            return model(ids.repeat(8, 1), past_key_values=past)
+    """)
+
+
+def test_a_shared_cache_in_a_dict_and_by_its_head() -> None:
+    found("""
+        import copy
+        import torch
+        from transformers import AutoModelForCausalLM, DynamicCache
+        def g(model, head, tails):
+            kv = model(head, use_cache=True).past_key_values
+            kw = dict(past_key_values=kv, max_new_tokens=5)
+            for t in tails:
+                model.generate(torch.cat([head, t], 1), **kw)  # KV801
+        def h(model, head, a, b, kv):
+            model.generate(torch.cat([head, a], 1), cache=kv)
+            model.generate(torch.cat([head, b], 1), cache=kv)  # KV801
+        def i(kv: DynamicCache, cands):
+            return [copy.copy(kv) for _ in cands]  # KV801
+        def fine(model, head, tails):
+            kv = model(head, use_cache=True).past_key_values
+            for t in tails:
+                kw = dict(past_key_values=copy.deepcopy(kv), max_new_tokens=5)
+                model.generate(torch.cat([head, t], 1), **kw)
+        def grows(model, head, a, more, kv):
+            model.generate(torch.cat([head, a], 1), cache=kv)
+            b = torch.cat([a, more], 1)
+            model.generate(torch.cat([head, b], 1), cache=kv)
+        def deep(kv: DynamicCache, cands):
+            return [copy.deepcopy(kv) for _ in cands]
+    """)
