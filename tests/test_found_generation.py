@@ -5,26 +5,8 @@ from __future__ import annotations
 from analysing import fixed, lines, split_marks
 
 GENERATION = frozenset(
-    [
-        "KV206",
-        "KV207",
-        "KV208",
-        "KV213",
-        "KV214",
-        "KV211",
-        "KV306",
-        "KV307",
-        "KV309",
-        "KV401",
-        "KV402",
-        "KV403",
-        "KV404",
-        "KV801",
-        "KV802",
-        "KV803",
-        "KV804",
-        "KV806",
-    ]
+    f"KV{number}"
+    for number in (101, 206, 207, 208, 211, 213, 214, 306, 307, 309, 401, 402, 403, 404, 801, 802, 803, 804, 806)
 )
 
 
@@ -139,8 +121,12 @@ def test_the_bare_init_of_cache_by_its_name() -> None:
 
 
 def test_super_is_fixed_like_a_constructor() -> None:
-    text = "from transformers import DynamicCache\\nclass A(DynamicCache):\\n    def __init__(self, config):\\n        super().__init__(config=config, offloaded=True)\\n"
-    text = text.replace("\\n", "\n")
+    text = """
+from transformers import DynamicCache
+class A(DynamicCache):
+    def __init__(self, config):
+        super().__init__(config=config, offloaded=True)
+"""
     assert fixed(text, codes=GENERATION) == text.replace("offloaded", "offloading")
 
 
@@ -406,4 +392,92 @@ def test_a_shared_cache_in_a_dict_and_by_its_head() -> None:
             model.generate(torch.cat([head, b], 1), cache=kv)
         def deep(kv: DynamicCache, cands):
             return [copy.deepcopy(kv) for _ in cands]
+    """)
+
+
+# -- smaller ones ------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_that_getattr_names() -> None:
+    text = """
+        import transformers
+        from transformers import cache_utils
+        a = getattr(transformers, "HybridCache")  # KV101
+        b = getattr(cache_utils, "HybridCache")  # KV101
+        c = getattr(transformers, "HybridCache", None)
+        try:
+            d = getattr(transformers, "HybridCache")
+        except AttributeError:
+            d = None
+        if hasattr(transformers, "HybridCache"):
+            e = getattr(transformers, "HybridCache")
+    """
+    found(text)
+
+
+def test_keys_of_outputs() -> None:
+    found("""
+        from transformers import AutoModelForCausalLM
+        IGNORE = ("past_key_values", "attentions")
+        BOTH = ("past_key_values", "cache")
+        model = AutoModelForCausalLM.from_pretrained("x")
+        def f(ids):
+            out = model(ids)
+            d = {k: v for k, v in out.items()}
+            return d["past_key_values"]  # KV306
+        def g(ids):
+            out = model(ids)
+            return vars(out)["past_key_values"]  # KV306
+        def fine(ids):
+            out = model(ids)
+            d = {k: v for k, v in out.items() if k not in BOTH}
+            e = {f"x_{k}": v for k, v in out.items()}
+            return [k for k in out if k not in BOTH], e["past_key_values"]
+        def h(ids):
+            out = model(ids)
+            return [f for f in out if f != "past_key_values"]  # KV306
+        def i(trainer):
+            trainer.train(ignore_keys_for_eval=["past_key_values"])  # KV306
+            trainer.train(ignore_keys_for_eval=["past_key_values", "cache"])
+    """)
+
+
+def test_keys_of_outputs_in_a_constant() -> None:
+    found("""
+        from transformers import AutoModelForCausalLM
+        IGNORE = ("past_key_values", "attentions")  # KV306
+        def f(ids):
+            model = AutoModelForCausalLM.from_pretrained("x")
+            out = model(ids)
+            return {k: v for k, v in out.items() if k not in IGNORE}
+    """)
+
+
+def test_an_update_that_is_put_into_a_cache_class() -> None:
+    found("""
+        from transformers import DynamicCache
+        def update(self, key_states, value_states, layer_idx, cache_kwargs=None):  # KV214
+            return key_states, value_states
+        DynamicCache.update = update
+        def other(self, key_states, value_states, layer_idx, **kwargs):
+            return key_states, value_states
+        DynamicCache.update = other
+    """)
+
+
+def test_a_third_output_that_is_added() -> None:
+    found("""
+        from transformers.models.llama.modeling_llama import LlamaAttention
+        class A(LlamaAttention):
+            def forward(self, hidden_states, cache=None, **kwargs):
+                outputs = super().forward(hidden_states, cache=cache, **kwargs)
+                outputs += (cache,)
+                return outputs  # KV309
+        class B(LlamaAttention):
+            def forward(self, hidden_states, cache=None, **kwargs):
+                return super().forward(hidden_states, cache=cache, **kwargs) + (cache,)  # KV309
+        class C(LlamaAttention):
+            def forward(self, hidden_states, cache=None, **kwargs):
+                outputs = super().forward(hidden_states, cache=cache, **kwargs)
+                return outputs
     """)

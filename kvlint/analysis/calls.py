@@ -201,6 +201,7 @@ class Calls(Expressions):
                 "cache_position",
                 "cache_implementation",
                 "ignore_keys",
+                "ignore_keys_for_eval",
                 "use_cache",
             ):
                 return True
@@ -229,7 +230,9 @@ class Calls(Expressions):
         stand_in = ast.copy_location(ast.Attribute(node.args[0], name_value, ast.Load()), node)
         if fallback is None:
             self.record_attribute(node, node.args[0], base, name_value, "load", flow, parent)
-            return self.attribute(base, name_value, stand_in, flow)
+            value = self.attribute(base, name_value, stand_in, flow)
+            self.record_symbols(node, value, "load", flow)
+            return value
         parts: list[Value] = []
         absent = ReleaseSet(0)
         for atom in base:
@@ -650,8 +653,9 @@ class Calls(Expressions):
             return self._hasattr(node, arguments)
         if name == "callable" and len(node.args) == 1:
             return self._callable(arguments[0])
-        if name == "vars" and arguments:
-            return UNKNOWN
+        if name == "vars" and len(arguments) == 1:
+            outputs = bool(arguments[0]) and all(isinstance(atom, ModelOutput) for atom in arguments[0])
+            return (OutputDict(),) if outputs else UNKNOWN
         return None
 
     def _call_iterator(self, name: str, node: ast.Call, arguments: tuple[Value, ...]) -> Value:

@@ -1116,7 +1116,8 @@ def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
     """True where a function of the file takes the place of a ``forward``, or a class that of a class of transformers."""
     if target.attr == "forward":
         return any(isinstance(atom, LocalFunction) for atom in value)
-    if not any(isinstance(atom, LocalClass) for atom in value):
+    kinds = (LocalClass, LocalFunction) if target.attr == "update" else LocalClass
+    if not any(isinstance(atom, kinds) for atom in value):
         return False
     return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)
 

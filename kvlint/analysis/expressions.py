@@ -101,6 +101,7 @@ SIGNATURE_PARTS = frozenset({"parameters", "args", "kwonlyargs", "co_varnames"})
 COMPARED = INTERESTING | {CacheLength}
 WITH_MODELS = INTERESTING | {Model, Instance, SuperObject}
 ITERATED: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache, LayerPair, CacheLayers})
+OUTPUTS: frozenset[type[Atom]] = frozenset({ModelOutput, OutputDict})
 
 
 def holds(value: Value, kinds: frozenset[type[Atom]]) -> bool:
@@ -670,7 +671,25 @@ class Expressions(Recorder):
 
     def _eval_DictComp(self, node: ast.DictComp, flow: Flow, parent: ast.AST | None) -> Value:
         self._comprehension(node, flow, node.key, node.value)
-        return (Mapping((), open=True),)
+        return (OutputDict(),) if self._copies_output(node) else (Mapping((), open=True),)
+
+    def _copies_output(self, node: ast.DictComp) -> bool:
+        """True for ``{k: v for k, v in out.items()}`` of a model output, under the same keys."""
+        generator = node.generators[0]
+        call, target = generator.iter, generator.target
+        if len(node.generators) > 1 or not isinstance(target, ast.Tuple) or not isinstance(node.key, ast.Name):
+            return False
+        if not isinstance(target.elts[0], ast.Name) or target.elts[0].id != node.key.id:
+            return False
+        use = self.records.calls.get(id(call))
+        return (
+            use is not None
+            and bool(use.callee)
+            and all(
+                isinstance(atom, Member) and atom.name == "items" and isinstance(atom.of, (ModelOutput, OutputDict))
+                for atom in use.callee
+            )
+        )
 
     def collected(self, item: Value, is_tuple: bool) -> Value:
         """A collection whose items are *item*."""
@@ -775,7 +794,7 @@ class Expressions(Recorder):
         loop: ast.AST | None,
         function_name: str = "",
     ) -> None:
-        if holds(value, ITERATED):
+        if holds(value, ITERATED) or (loop is not None and holds(value, OUTPUTS)):
             self.records.iterations[(id(node), how)] = IterationUse(
                 node, value, how, target, self.place(flow), function_name, loop, path_of(node)
             )
