@@ -55,7 +55,7 @@ PLACES = ("attention_mask", "position_ids", "cache_position")
 class SharedPrefixCache(Check):
     """Reports a cache that several prompts write to, and shallow copies of a cache."""
 
-    triggers = ("cache=", "past_key_values=")
+    triggers = ("cache=", "past_key_values=", "copy.copy", 'past_key_values"', "past_key_values'", '"cache"', "'cache'")
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
