@@ -44,6 +44,7 @@ from kvlint.analysis.values import (
     NoneValue,
     OutputDict,
     PerRelease,
+    Pipeline,
     Sequence,
     StoredTensor,
     SuperObject,
@@ -185,9 +186,13 @@ class Calls(Expressions):
         self, node: ast.Call, callee: Value, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
     ) -> bool:
         for atom in callee:
-            if isinstance(atom, (Symbol,)) and atom.name.startswith(("transformers.", "copy.", "torch.cat")):
+            if isinstance(atom, Symbol) and atom.name.startswith(("transformers.", "copy.", "torch.cat")):
                 return True
-            if isinstance(atom, (Model, LocalFunction, LocalClass)) or (
+            if isinstance(atom, Symbol) and atom.name == "functools.partial" and arguments:
+                if any(self.library.cache_class(made.name) for made in of_type(arguments[0], Symbol)):
+                    return True
+                return True
+            if isinstance(atom, (Model, LocalFunction, LocalClass, Pipeline)) or (
                 isinstance(atom, Member) and type(atom.of) in FOLLOWED
             ):
                 return True
@@ -197,10 +202,17 @@ class Calls(Expressions):
             if any(isinstance(atom, Mapping) for name, value in keywords if not name for atom in value):
                 return True
         for keyword in node.keywords:
+            if (
+                keyword.arg == "target"
+                and isinstance(keyword.value, ast.Attribute)
+                and keyword.value.attr == "generate"
+            ):
+                return True  # Thread(target=model.generate, kwargs=...)
             if keyword.arg in CACHE_KEYWORDS or keyword.arg in (
                 "cache_position",
                 "cache_implementation",
                 "ignore_keys",
+                "ignore_keys_for_eval",
                 "use_cache",
             ):
                 return True
@@ -229,7 +241,9 @@ class Calls(Expressions):
         stand_in = ast.copy_location(ast.Attribute(node.args[0], name_value, ast.Load()), node)
         if fallback is None:
             self.record_attribute(node, node.args[0], base, name_value, "load", flow, parent)
-            return self.attribute(base, name_value, stand_in, flow)
+            value = self.attribute(base, name_value, stand_in, flow)
+            self.record_symbols(node, value, "load", flow)
+            return value
         parts: list[Value] = []
         absent = ReleaseSet(0)
         for atom in base:
@@ -349,6 +363,10 @@ class Calls(Expressions):
             helper = self.helper_truth(method, node, arguments, keywords)
             if helper is not None:
                 return helper
+        if name in ("transformers.pipeline", "transformers.pipelines.pipeline"):
+            return (Pipeline(when=atom.when),)
+        if name.startswith("transformers.") and owner.endswith(".GenerationConfig") and method == "from_dict":
+            return (GenerationConfigValue(),)
         if name.startswith("transformers.") and method.endswith("GenerationConfig"):
             return (GenerationConfigValue(),)
         if method == "from_pretrained" and owner.endswith("Config") and owner.startswith("transformers."):
@@ -646,8 +664,9 @@ class Calls(Expressions):
             return self._hasattr(node, arguments)
         if name == "callable" and len(node.args) == 1:
             return self._callable(arguments[0])
-        if name == "vars" and arguments:
-            return UNKNOWN
+        if name == "vars" and len(arguments) == 1:
+            outputs = bool(arguments[0]) and all(isinstance(atom, ModelOutput) for atom in arguments[0])
+            return (OutputDict(),) if outputs else UNKNOWN
         return None
 
     def _call_iterator(self, name: str, node: ast.Call, arguments: tuple[Value, ...]) -> Value:

@@ -1161,7 +1161,8 @@ def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
     if target.attr in ATTENTION_PARTS:
         in_layer = any(isinstance(atom, Model) and atom.role == "layer" for atom in base)
         return in_layer and any(isinstance(atom, Instance) for atom in value)
-    if not any(isinstance(atom, LocalClass) for atom in value):
+    kinds = (LocalClass, LocalFunction) if target.attr == "update" else LocalClass
+    if not any(isinstance(atom, kinds) for atom in value):
         return False
     return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)
 

@@ -59,6 +59,7 @@ from kvlint.analysis.values import (
     NoneValue,
     OutputDict,
     PerRelease,
+    Pipeline,
     Sequence,
     StoredTensor,
     SuperObject,
@@ -100,6 +101,7 @@ SIGNATURE_PARTS = frozenset({"parameters", "args", "kwonlyargs", "co_varnames"})
 COMPARED = INTERESTING | {CacheLength}
 WITH_MODELS = INTERESTING | {Model, Instance, SuperObject}
 ITERATED: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache, LayerPair, CacheLayers})
+OUTPUTS: frozenset[type[Atom]] = frozenset({ModelOutput, OutputDict})
 
 
 def holds(value: Value, kinds: frozenset[type[Atom]]) -> bool:
@@ -291,6 +293,9 @@ class Expressions(Recorder):
         if qualified == VERSION:
             return self.library_value(qualified)
         return (Symbol(qualified, when=atom.when, origin=atom.origin),)
+
+    def _attribute_pipeline(self, atom: Pipeline, name: str, node: ast.expr) -> Value:
+        return self._attribute_unknown(Unknown(), name, node)
 
     def library_value(self, qualified: str) -> Value:
         """What a name of transformers stands for: itself, and the version for another string on each release."""
@@ -670,7 +675,25 @@ class Expressions(Recorder):
 
     def _eval_DictComp(self, node: ast.DictComp, flow: Flow, parent: ast.AST | None) -> Value:
         self._comprehension(node, flow, node.key, node.value)
-        return (Mapping((), open=True),)
+        return (OutputDict(),) if self._copies_output(node) else (Mapping((), open=True),)
+
+    def _copies_output(self, node: ast.DictComp) -> bool:
+        """True for ``{k: v for k, v in out.items()}`` of a model output, under the same keys."""
+        generator = node.generators[0]
+        call, target = generator.iter, generator.target
+        if len(node.generators) > 1 or not isinstance(target, ast.Tuple) or not isinstance(node.key, ast.Name):
+            return False
+        if not isinstance(target.elts[0], ast.Name) or target.elts[0].id != node.key.id:
+            return False
+        use = self.records.calls.get(id(call))
+        return (
+            use is not None
+            and bool(use.callee)
+            and all(
+                isinstance(atom, Member) and atom.name == "items" and isinstance(atom.of, (ModelOutput, OutputDict))
+                for atom in use.callee
+            )
+        )
 
     def collected(self, item: Value, is_tuple: bool) -> Value:
         """A collection whose items are *item*."""
@@ -745,7 +768,7 @@ class Expressions(Recorder):
     ) -> None:
         if action == "load" and name in self._shims:
             return
-        kinds = WITH_MODELS if name.startswith("_") else INTERESTING
+        kinds = WITH_MODELS if name.startswith("_") or name == "generation_config" else INTERESTING
         if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds):
             return
         path = path_of(value_node)
@@ -775,7 +798,7 @@ class Expressions(Recorder):
         loop: ast.AST | None,
         function_name: str = "",
     ) -> None:
-        if holds(value, ITERATED):
+        if holds(value, ITERATED) or (loop is not None and holds(value, OUTPUTS)):
             self.records.iterations[(id(node), how)] = IterationUse(
                 node, value, how, target, self.place(flow), function_name, loop, path_of(node)
             )
@@ -836,6 +859,7 @@ Expressions._attribute_handlers = {
     Instance: Expressions._attribute_instance,
     LocalClass: Expressions._attribute_local_class,
     Unknown: Expressions._attribute_unknown,
+    Pipeline: Expressions._attribute_pipeline,
     PerRelease: Expressions._attribute_version,
     ModelKwargs: Expressions._attribute_kwargs,
     LegacyCache: Expressions._attribute_member_holder,

@@ -210,6 +210,11 @@ class GenerationConfigValue(Atom):
 
 
 @dataclass(frozen=True, slots=True)
+class Pipeline(Atom):
+    """What ``pipeline(...)`` of transformers returns; a call of it hands its options to ``generate``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Items(Atom):
     """A tuple or list display with known items."""
 

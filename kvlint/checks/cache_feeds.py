@@ -20,6 +20,7 @@ from kvlint.analysis.values import (
     Mapping,
     Sequence,
     Symbol,
+    Value,
     of_type,
 )
 from kvlint.checks.bindings import COMPREHENSIONS, FUNCTIONS, Binding, Scope, paths_read, position, prefixes, tree_of
@@ -150,7 +151,11 @@ def feed_of(facts: Facts, use: CallUse) -> Feed | None:
     spread: list[ast.expr] = []
     for item, (_, value) in zip(use.node.keywords, use.keywords, strict=True):
         if item.arg is None:
-            spread.append(item.value)
+            held = cache_in_dict(facts, item.value, value)
+            if held is None:
+                spread.append(item.value)
+            elif cache is None:
+                keyword, cache = item, held
         elif item.arg in CACHE_WORDS and not is_none(value) and not any(isinstance(atom, PLAIN) for atom in value):
             keyword, cache = item, item.value
         elif item.arg in IDS_WORDS:
@@ -160,6 +165,33 @@ def feed_of(facts: Facts, use: CallUse) -> Feed | None:
     return Feed(use, role, keyword, cache, tuple(ids), mask, tuple(spread))
 
 
+def cache_in_dict(facts: Facts, node: ast.expr, value: Value) -> ast.expr | None:
+    """The cache in a dict behind ``**`` that brings no tokens: ``dict(past_key_values=cache, max_new_tokens=5)``."""
+    if len(value) != 1 or not isinstance(value[0], Mapping) or value[0].open or facts.tree is None:
+        return None
+    items = dict(value[0].items)
+    if len(items.keys() & {*CACHE_WORDS}) != 1 or items.keys() & {*IDS_WORDS, "attention_mask"}:
+        return None
+    name = next(iter(items.keys() & {*CACHE_WORDS}))
+    if is_none(items[name]) or any(isinstance(atom, PLAIN) for atom in items[name]):
+        return None
+    scope = tree_of(facts).scope_of(node)
+    display = single_value(scope, node)
+    if any(item.kind != "parameter" for item in scope.bindings.get(f"{path_of(node)}[{name!r}]", ())):
+        return None
+    if isinstance(display, ast.Dict):
+        found = [
+            item
+            for key, item in zip(display.keys, display.values, strict=True)
+            if isinstance(key, ast.Constant) and key.value == name
+        ]
+    elif isinstance(display, ast.Call) and path_of(display.func) == "dict":
+        found = [item.value for item in display.keywords if item.arg == name]
+    else:
+        return None
+    return found[0] if len(found) == 1 and path_of(found[0]) else None
+
+
 def role_of(facts: Facts, use: CallUse) -> str:
     """``model``, ``generate`` or ""."""
     target = target_of(facts, use)
@@ -167,7 +199,7 @@ def role_of(facts: Facts, use: CallUse) -> str:
         return target.role if target.role in ("model", "generate") else ""
     if facts.foreign_engine or any(isinstance(atom, (LocalFunction, LocalClass)) for atom in use.callee):
         return ""
-    words = {item.arg for item in use.node.keywords} & set(CACHE_WORDS)
+    words = {item.arg for item in use.node.keywords} & {*CACHE_WORDS}
     func = use.node.func
     name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
     if not words or not SPEAKS_OF_MODELS.search(facts.text) or own_cache_models(facts, {str(word) for word in words}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.library import is_layer_class, is_torch_model_class
@@ -12,6 +12,7 @@ from kvlint.analysis.names import MODEL_CALL_KEYWORDS, MODEL_NAMES
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import (
+    UNKNOWN,
     Atom,
     Certainty,
     Instance,
@@ -21,14 +22,17 @@ from kvlint.analysis.values import (
     Member,
     Model,
     NoneValue,
+    Pipeline,
     SuperObject,
     Symbol,
     Unknown,
     Value,
     of_type,
 )
+from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
 MASK_MODULE = "transformers.masking_utils."
+THREAD = "threading.Thread"
 CALLS = ("forward", "__call__")
 
 
@@ -50,6 +54,8 @@ class Argument:
     value: Value
     keyword: ast.keyword
     written: bool
+    when: ReleaseSet = EVERY_RELEASE
+    """The releases on which the dict behind ``**`` is the one that holds it."""
 
 
 def arguments_of(use: CallUse) -> Iterator[Argument]:
@@ -60,12 +66,52 @@ def arguments_of(use: CallUse) -> Iterator[Argument]:
             continue
         for mapping in of_type(value, Mapping):
             for key, item in dict(mapping.items).items():
-                yield Argument(key, item, keyword, False)
+                yield Argument(key, item, keyword, False, mapping.when)
+
+
+def sure_arguments(use: CallUse) -> Iterator[Argument]:
+    """The same without what a dict behind ``**`` holds on some paths only: a condition may have asked the signature."""
+    for item in arguments_of(use):
+        if item.written:
+            yield item
+            continue
+        value = next(
+            value
+            for keyword, (_, value) in zip(use.node.keywords, use.keywords, strict=True)
+            if keyword is item.keyword
+        )
+        when = item.when
+        for atom in value:
+            if not isinstance(atom, Mapping) or item.name not in dict(atom.items):
+                when -= atom.when
+        if when:
+            yield replace(item, when=when)
 
 
 def argument(use: CallUse, name: str) -> Argument | None:
     """The keyword argument of this name."""
     return next((item for item in arguments_of(use) if item.name == name), None)
+
+
+def with_threads(facts: Facts) -> Iterator[CallUse]:
+    """The calls of the region, and for each ``Thread(target=model.generate, kwargs=...)`` the call that it makes."""
+    for use in facts.calls:
+        yield use
+        target, given = use.keyword("target"), use.keyword("kwargs")
+        if target is None or given is None or not any(atom.name == THREAD for atom in of_type(use.callee, Symbol)):
+            continue
+        spread = ast.copy_location(ast.keyword(None, given.value), given)
+        node = ast.copy_location(ast.Call(target.value, [], [spread]), use.node)
+        values = dict(use.keywords)
+        yield replace(
+            use,
+            node=node,
+            callee=values["target"],
+            arguments=(),
+            keywords=(("", values["kwargs"]),),
+            starred=False,
+            result=UNKNOWN,
+        )
 
 
 def is_none(value: Value) -> bool:
@@ -105,6 +151,8 @@ def _target_of_atom(facts: Facts, use: CallUse, atom: Atom) -> Target | None:
         return Target(role, Certainty.PROVEN, f"`{facts.source(use.node.func)}`") if role else None
     if isinstance(atom, Symbol):
         return _target_of_symbol(facts, atom)
+    if isinstance(atom, Pipeline):
+        return Target("pipeline", Certainty.PROVEN, "the pipeline")
     if isinstance(atom, Unknown) and isinstance(use.node.func, ast.Attribute) and use.node.func.attr == "generate":
         return Target("generate", Certainty.NAMED, "`generate`")
     return None

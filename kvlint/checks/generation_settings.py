@@ -25,7 +25,7 @@ from kvlint.analysis.values import Mapping as MappingValue
 from kvlint.carriers.json_spans import JsonError, document_value, members
 from kvlint.checks.base import Check, touching
 from kvlint.checks.bindings import tree_of
-from kvlint.checks.call_targets import arguments_of, is_none, target_of
+from kvlint.checks.call_targets import arguments_of, is_none, target_of, with_threads
 from kvlint.findings import Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 
@@ -87,7 +87,7 @@ def settings_of(facts: Facts) -> Iterator[Settings]:
     if facts.kind == JSON_KIND:
         yield from json_settings(facts)
         return
-    for use in facts.calls:
+    for use in with_threads(facts):
         kind = call_kind(facts, use)
         if kind == "default":
             name, value = literal(use.arguments[0]), use.arguments[1]
@@ -97,6 +97,8 @@ def settings_of(facts: Facts) -> Iterator[Settings]:
             name, value = literal(use.arguments[1]), use.arguments[2]
             option = option_of(facts, name, value, use.node, use.node.args[2])
             yield Settings("attribute", {name: option}, use.place.releases, True, use.place)
+        elif kind == "from_dict":
+            yield from from_dict_settings(facts, use)
         elif kind:
             yield from call_settings(facts, use, kind)
     for attribute in facts.attributes:
@@ -104,7 +106,8 @@ def settings_of(facts: Facts) -> Iterator[Settings]:
             node = assigned_node(facts, attribute.node)
             if node is not None:
                 option = option_of(facts, attribute.name, attribute.assigned, attribute.node, node)
-                yield Settings("attribute", {attribute.name: option}, attribute.place.releases, True, attribute.place)
+                releases, model = attribute.place.releases, model_behind(facts, attribute.value_node)
+                yield Settings("attribute", {attribute.name: option}, releases, True, attribute.place, model)
     for item in facts.subscripts:
         key = literal(item.index)
         if (
@@ -141,6 +144,12 @@ def call_kind(facts: Facts, use: CallUse) -> str:
             and atom.name.endswith(".GenerationConfig.from_pretrained")
         ):
             return "update"
+        if (
+            isinstance(atom, Symbol)
+            and atom.name.startswith("transformers.")
+            and atom.name.endswith(".GenerationConfig.from_dict")
+        ):
+            return "from_dict"
         if isinstance(atom, Member) and isinstance(atom.of, GenerationConfigValue) and atom.name == "update":
             return "update"
         if isinstance(atom, Member) and isinstance(atom.of, ModelKwargs) and atom.name == "setdefault":
@@ -149,7 +158,7 @@ def call_kind(facts: Facts, use: CallUse) -> str:
     if not any(item.name in OPTIONS for item in arguments_of(use)):
         return ""
     target = target_of(facts, use)
-    return "generate" if target is not None and target.role == "generate" else ""
+    return "generate" if target is not None and target.role in ("generate", "pipeline") else ""
 
 
 def call_settings(facts: Facts, use: CallUse, kind: str) -> Iterator[Settings]:
@@ -177,6 +186,15 @@ def call_settings(facts: Facts, use: CallUse, kind: str) -> Iterator[Settings]:
     for options, is_open, releases in groups:
         if options and releases:
             yield Settings(kind, options, releases, is_open, use.place, model_of(use), use.node)
+
+
+def from_dict_settings(facts: Facts, use: CallUse) -> Iterator[Settings]:
+    """The options of ``GenerationConfig.from_dict({...})``."""
+    for atom in of_type(use.arguments[0] if use.arguments else (), MappingValue):
+        spread = ast.copy_location(ast.keyword(None, use.node.args[0]), use.node.args[0])
+        options, releases = unpacked(facts, use, spread, atom), use.place.releases & atom.when
+        if options and releases:
+            yield Settings("config", options, releases, True, use.place, None, use.node)
 
 
 def unpacked(facts: Facts, use: CallUse, keyword: ast.keyword, mapping: MappingValue) -> dict[str, Option]:
@@ -331,6 +349,14 @@ def model_of(use: CallUse) -> Model | None:
     for atom in use.callee:
         if isinstance(atom, Member) and isinstance(atom.of, Model):
             return atom.of
+    return None
+
+
+def model_behind(facts: Facts, node: ast.expr) -> Model | None:
+    """The model whose ``generation_config`` an expression reads."""
+    for use in facts.attributes:
+        if use.node is node and use.name == "generation_config":
+            return next(of_type(use.value, Model), None)
     return None
 
 

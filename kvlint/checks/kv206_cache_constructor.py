@@ -15,13 +15,12 @@ from kvlint.analysis.values import (
     QUANTIZED_CACHE,
     STATIC_CACHE,
     Config,
-    Symbol,
     literal,
-    of_type,
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.receivers import cache_class
+from kvlint.checks.call_targets import sure_arguments
+from kvlint.checks.constructions import SEEN_BY, Construction, constructions
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import as_keyword, is_plain, rewrite_call, without_arguments
@@ -51,29 +50,25 @@ class CacheConstructor(Check):
     """Reports constructor calls that the class does not take, or takes in another sense."""
 
     triggers = ("Cache",)
-    pattern = r"Cache[\"']?\)?\s*\(|Cache\s+as\b|=\s*[\w.]*Cache\b(?!\s*[\w(])"
+    pattern = SEEN_BY
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        for use in facts.calls:
-            for atom in of_type(use.callee, Symbol):
-                cls = cache_class(facts, atom.name)
-                if cls is None or use.starred or use.place.caught & {"TypeError", "Exception"}:
-                    continue
-                in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)
-                if second_try(facts, use):
-                    continue
-                for mistake in mistakes(facts, use, cls, in_force):
-                    yield self.finding(
-                        facts,
-                        mistake.node,
-                        use.place,
-                        mistake.message,
-                        releases=mistake.wrong & in_force,
-                        life=mistake.wrong,
-                        help=mistake.help,
-                        category=mistake.category,
-                        fix=mistake.fix if len(use.callee) == 1 else None,
-                    )
+        for item in constructions(facts):
+            use, in_force = item.use, item.releases
+            if use.starred or use.place.caught & {"TypeError", "Exception"} or second_try(facts, use):
+                continue
+            for mistake in mistakes(facts, item):
+                yield self.finding(
+                    facts,
+                    mistake.node,
+                    use.place,
+                    mistake.message,
+                    releases=mistake.wrong & in_force,
+                    life=mistake.wrong,
+                    help=mistake.help,
+                    category=mistake.category,
+                    fix=mistake.fix if len(use.callee) == 1 and item.whole else None,
+                )
 
 
 def second_try(facts: Facts, use: CallUse) -> bool:
@@ -89,9 +84,10 @@ def second_try(facts: Facts, use: CallUse) -> bool:
     return False
 
 
-def mistakes(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Iterator[Mistake]:
+def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
     """What is wrong with the call on the releases in force, most telling first; on each release at most one
     mistake an argument."""
+    use, cls, in_force = item.use, item.cls, item.releases
     told, left = ReleaseSet(0), in_force
     for judge in (dynamic_config, static_positional, quantized_backend, encoder_decoder_keywords):
         mistake = judge(facts, use, cls, in_force)
@@ -99,7 +95,7 @@ def mistakes(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Iter
             yield replace(mistake, wrong=mistake.wrong - told)
             told |= mistake.wrong
             left -= mistake.wrong
-    for mistake in by_signature(facts, use, cls, in_force, left):
+    for mistake in by_signature(facts, item, left):
         yield replace(mistake, wrong=mistake.wrong - told)
 
 
@@ -262,9 +258,10 @@ def encoder_decoder_keywords(facts: Facts, use: CallUse, cls: str, in_force: Rel
     )
 
 
-def by_signature(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet, left: ReleaseSet) -> Iterator[Mistake]:
+def by_signature(facts: Facts, item: Construction, left: ReleaseSet) -> Iterator[Mistake]:
     """Arguments that the constructor's signature refuses on the releases *left*: unknown keywords, too many positional
     ones, missing ones."""
+    use, cls, in_force = item.use, item.cls, item.releases
     node = use.node
     unknown: dict[str, ReleaseSet] = {}
     too_many = ReleaseSet(0)
@@ -272,21 +269,22 @@ def by_signature(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet, lef
     for releases, signature in facts.timeline.signatures(cls):
         if not releases & left:
             continue
-        for name in refused_keywords(signature, node):
+        for name in refused_keywords(signature, use):
             unknown[name] = unknown.get(name, ReleaseSet(0)) | releases
         if not signature.accepts_args and len(node.args) > len(signature.positional):
             too_many |= releases
-        for name in missing_parameters(signature, use):
+        for name in missing_parameters(signature, use) if item.whole else ():
             missing[name] = missing.get(name, ReleaseSet(0)) | releases
     short = cls.rpartition(".")[2]
-    for keyword in node.keywords:
-        if keyword.arg in unknown and keyword.arg not in OTHER_RULES:
+    for argument in sure_arguments(use):
+        if argument.name in unknown and argument.name not in OTHER_RULES and argument.when & in_force:
+            wrong = unknown[argument.name]
             yield Mistake(
-                keyword,
-                unknown[keyword.arg],
-                f"`{short}` takes no `{keyword.arg}`: TypeError {{when}}",
-                keyword_hint(cls, keyword.arg),
-                fix=drop_fix(facts, use, cls, keyword, in_force <= unknown[keyword.arg]),
+                argument.keyword,
+                wrong & argument.when,
+                f"`{short}` takes no `{argument.name}`: TypeError {{when}}",
+                keyword_hint(cls, argument.name),
+                fix=drop_fix(facts, use, cls, argument.keyword, in_force <= wrong) if argument.written else None,
             )
     if too_many:
         yield Mistake(
@@ -300,11 +298,11 @@ def by_signature(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet, lef
             told |= wrong
 
 
-def refused_keywords(signature: Signature, node: ast.Call) -> list[str]:
+def refused_keywords(signature: Signature, use: CallUse) -> list[str]:
     if signature.accepts_kwargs:
         return []
     known = {parameter.name for parameter in signature.parameters}
-    return [item.arg for item in node.keywords if item.arg is not None and item.arg not in known]
+    return [item.name for item in sure_arguments(use) if item.name not in known]
 
 
 def missing_parameters(signature: Signature, use: CallUse) -> list[str]:

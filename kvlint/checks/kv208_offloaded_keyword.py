@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.values import DYNAMIC_CACHE, STATIC_CACHE, Symbol, of_type
+from kvlint.analysis.facts import Facts
+from kvlint.analysis.values import DYNAMIC_CACHE, STATIC_CACHE
 from kvlint.checks.base import Check
-from kvlint.checks.receivers import cache_class
+from kvlint.checks.call_targets import sure_arguments
+from kvlint.checks.constructions import Construction, constructions
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import keyword_edit
@@ -19,22 +20,21 @@ class OffloadedKeyword(Check):
     triggers = ("offloaded",)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        for use in facts.calls:
-            for atom in of_type(use.callee, Symbol):
-                cls = cache_class(facts, atom.name)
-                if cls in (DYNAMIC_CACHE, STATIC_CACHE):
-                    in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)
-                    yield from self._of_call(facts, use, cls or "", in_force)
+        for item in constructions(facts):
+            if item.cls in (DYNAMIC_CACHE, STATIC_CACHE):
+                yield from self._of_call(facts, item)
 
-    def _of_call(self, facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Iterator[Finding]:
-        keyword = use.keyword("offloaded")
-        if keyword is None or use.place.caught & {"TypeError", "Exception"} or not in_force:
+    def _of_call(self, facts: Facts, item: Construction) -> Iterator[Finding]:
+        use, cls = item.use, item.cls
+        given = next((one for one in sure_arguments(use) if one.name == "offloaded" and one.when & item.releases), None)
+        if given is None or use.place.caught & {"TypeError", "Exception"}:
             return
+        keyword, in_force = given.keyword, item.releases & given.when
         since = facts.timeline.matching(">=4.56")
         swallowed = since if cls == STATIC_CACHE else ReleaseSet(0)
         short = cls.rpartition(".")[2]
         fix = None
-        if in_force <= since and use.keyword("offloading") is None:
+        if given.written and in_force <= since and use.keyword("offloading") is None:
             fix = Fix("Rename to `offloading`", Applicability.SAFE, (keyword_edit(facts, keyword, "offloading"),))
         moved = "all layers but the sliding ones" if cls == STATIC_CACHE else "all layers"
         ignored = f"`{short}` ignores `offloaded` {{when}}: nothing is offloaded"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kvlint.analysis.facts import Facts, TestUse
 from kvlint.analysis.nodes import assignment, walk
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CacheObject, Certainty, cache_of
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.library_calls import without_made_cache
+from kvlint.checks.bindings import Scope, tree_of
+from kvlint.checks.library_calls import LibraryCalled, library_called, without_made_cache
 from kvlint.findings import Applicability, Category, Finding, Fix
-from kvlint.releases import ReleaseSet
+from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal
 
 HOOKS = ("prepare_inputs_for_generation", "forward")
@@ -21,6 +24,10 @@ MEDIA = re.compile(r"pixel_values|image|images|video|audio|input_features|inputs
 FIRST_STEP = re.compile(
     r"vision|visual|encode_image|get_image|image_features|image_embeds|audio_features|inputs_embeds"
 )
+MEDIA_WORK = re.compile(
+    r"(?i)encode_|_encoder|(?<!prepare_)vision|visual|image|video|audio|speech|pixel|merge|multi_?modal|(?:get|extract)_\w*features"
+)
+"""Names of functions that bring media into the prompt."""
 DECIDES_OTHERWISE = (
     "get_seq_length",
     "cache_position",
@@ -28,6 +35,7 @@ DECIDES_OTHERWISE = (
     "_seen_tokens",
     "seen_tokens",
     "get_usable_length",
+    "is_initialized",
 )
 
 
@@ -43,8 +51,8 @@ class CacheAsDecodeFlag(Check):
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        for use in facts.tests:
-            cache = cache_of(use.value, Certainty.PROVEN)
+        for use in (*facts.tests, *flags(facts)):
+            cache = cache_of(use.value, Certainty.PROVEN) or from_kwargs(facts, use)
             function = use.place.function
             if cache is None or cache.source != "hook" or function is None or function.name not in HOOKS:
                 continue
@@ -68,6 +76,22 @@ class CacheAsDecodeFlag(Check):
                 )
 
 
+def from_kwargs(facts: Facts, use: TestUse) -> CacheObject | None:
+    """The cache that a condition reads from the ``**kwargs`` of a function that the library calls with one."""
+    node = use.subject
+    function = use.place.function
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "get":
+        return None
+    if function is None or function.node.args.kwarg is None or path_of(node.func.value) != function.node.args.kwarg.arg:
+        return None
+    key = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+    for item in library_called(facts):
+        if item.info.node is function.node and item.role in ("model", "prepare") and isinstance(key, str):
+            when = item.names.get(key, NO_RELEASE)
+            return CacheObject(source="hook", when=when) if when else None
+    return None
+
+
 def decides_first_step(facts: Facts, use: TestUse, function: str) -> bool:
     """True where one side of the condition can only be meant for the first step, or only for later ones."""
     owner = use.owner_node
@@ -75,13 +99,16 @@ def decides_first_step(facts: Facts, use: TestUse, function: str) -> bool:
     test = facts.source(owner.test)
     if any(word in test for word in DECIDES_OTHERWISE):
         return False
+    only_without = first_step_branch(owner, use)
+    if only_without and brings_media(facts, owner, only_without):
+        return True
     with_cache, without = branches(owner, use)
     source = " ".join(facts.source(node) for node in with_cache)
     if any(word in source for word in DECIDES_OTHERWISE):
         return False
     if any(cuts_to_last(node) or drops_media(node) for node in with_cache):
         return True
-    if use.kind != "is-none" or function != "prepare_inputs_for_generation":
+    if (use.kind != "is-none" and not only_without) or function != "prepare_inputs_for_generation":
         return False
     return "inputs_embeds" in test and any("inputs_embeds" in facts.source(node) for node in without)
 
@@ -90,10 +117,120 @@ def branches(owner: ast.If | ast.IfExp, use: TestUse) -> tuple[list[ast.AST], li
     """(what runs with a cache, what runs without)."""
     body: list[ast.AST] = list(owner.body) if isinstance(owner, ast.If) else [owner.body]
     orelse: list[ast.AST] = list(owner.orelse) if isinstance(owner, ast.If) else [owner.orelse]
-    negated = isinstance(owner.test, ast.UnaryOp) and isinstance(owner.test.op, ast.Not)
+    negated = is_negated(owner.test, use.node) != use.negated
     if (use.kind == "is-none") != negated:
         return orelse, body
     return body, orelse
+
+
+def is_negated(test: ast.expr, node: ast.expr) -> bool:
+    """True where *node* stands below an odd number of ``not`` in *test*."""
+    if test is node:
+        return False
+    parts = test.values if isinstance(test, ast.BoolOp) else [test.operand] if isinstance(test, ast.UnaryOp) else []
+    for part in parts:
+        if any(item is node for item in walk(part)):
+            return is_negated(part, node) != (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not))
+    return False
+
+
+def first_step_branch(owner: ast.If | ast.IfExp, use: TestUse) -> list[ast.AST]:
+    """What runs without a cache only; empty where other conditions lead there too."""
+    _, without = branches(owner, use)
+    whole = owner.test is use.node or (isinstance(owner.test, ast.UnaryOp) and owner.test.operand is use.node)
+    body = owner.body if isinstance(owner, ast.If) else [owner.body]
+    if whole:
+        return without
+    anded = isinstance(owner.test, ast.BoolOp) and isinstance(owner.test.op, ast.And)
+    direct = anded and any(
+        part is use.node or (isinstance(part, ast.UnaryOp) and part.operand is use.node)
+        for part in (owner.test.values if isinstance(owner.test, ast.BoolOp) else ())
+    )
+    return without if direct and without and without[0] is body[0] else []
+
+
+def brings_media(facts: Facts, owner: ast.If | ast.IfExp, branch: list[ast.AST]) -> bool:
+    """True where *branch* hands media to a function whose name says that it works on them, and nothing else does."""
+    if not media_calls(branch):
+        return False
+    others: list[ast.AST] = list(owner.body) if isinstance(owner, ast.If) else [owner.body]
+    others += list(owner.orelse) if isinstance(owner, ast.If) else [owner.orelse]
+    return not media_calls([node for node in others if not any(node is part for part in branch)])
+
+
+def media_calls(nodes: list[ast.AST]) -> list[ast.Call]:
+    found: list[ast.Call] = []
+    for part in nodes:
+        for node in walk(part):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if not path_of(node.func).startswith("self.") or not MEDIA_WORK.search(node.func.attr):
+                continue
+            given = [*node.args, *(item.value for item in node.keywords)]
+            if any(MEDIA.search(path_of(item)) and "inputs_embeds" not in path_of(item) for item in given):
+                found.append(node)
+    return found
+
+
+# -- a flag that says whether there is a cache --------------------------------------------------------------------------
+
+
+def flags(facts: Facts) -> Iterator[TestUse]:
+    """Conditions that read a variable which says whether a cache was passed: ``has_past = cache is not None``."""
+    for item in library_called(facts):
+        if item.role in ("model", "prepare") and item.info.name in HOOKS and not item.elsewhere:
+            yield from _flags_of(facts, item)
+
+
+def _flags_of(facts: Facts, item: LibraryCalled) -> Iterator[TestUse]:
+    scope = tree_of(facts).scope(item.info.node)
+    for bindings in list(scope.bindings.values()):
+        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
+            continue
+        asked = question(bindings[0].value)
+        if asked is None or asked[0].id not in item.names:
+            continue
+        subject, kind, negated = asked
+        if len(scope.bindings.get(subject.id, ())) != 1 or scope.bindings[subject.id][0].kind != "parameter":
+            continue
+        cache = CacheObject(source="hook", when=item.names[subject.id])
+        for owner, name in read_in_conditions(scope, bindings[0].path):
+            place = replace(item.place, statement=statement_of(scope, owner), function=item.info)
+            yield TestUse(name, subject, (cache,), kind, place, owner, negated)
+
+
+def question(node: ast.expr) -> tuple[ast.Name, str, bool] | None:
+    """(cache, kind, negated) for ``cache is None``, ``cache is not None``, ``not cache`` and ``bool(cache)``."""
+    if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and len(node.ops) == 1:
+        if isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None:
+            if isinstance(node.ops[0], ast.Is):
+                return node.left, "is-none", False
+            if isinstance(node.ops[0], ast.IsNot):
+                return node.left, "is-not-none", False
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        inner = question(node.operand)
+        if inner is not None:
+            return inner[0], inner[1], not inner[2]
+        if isinstance(node.operand, ast.Name):
+            return node.operand, "truth", True
+    if isinstance(node, ast.Call) and path_of(node.func) == "bool" and len(node.args) == 1:
+        if isinstance(node.args[0], ast.Name):
+            return node.args[0], "truth", False
+    return None
+
+
+def read_in_conditions(scope: Scope, path: str) -> Iterator[tuple[ast.If | ast.IfExp, ast.Name]]:
+    for owner in scope.nodes:
+        if isinstance(owner, (ast.If, ast.IfExp)):
+            for node in walk(owner.test):
+                if isinstance(node, ast.Name) and node.id == path:
+                    yield owner, node
+
+
+def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
+    if isinstance(node, ast.stmt):
+        return node
+    return next(item for item in scope.tree.ancestors(node) if isinstance(item, ast.stmt))
 
 
 def cuts_to_last(node: ast.AST) -> bool:
@@ -129,7 +266,11 @@ def drops_media(node: ast.AST) -> bool:
 
 def fix_of(facts: Facts, use: TestUse, cache: CacheObject) -> Fix | None:
     """Asks for the length as well."""
-    if not is_plain(use.subject) or use.kind not in ("is-none", "is-not-none", "truth"):
+    if (
+        not is_plain(use.subject)
+        or not any(item.node is use.node for item in facts.tests)
+        or use.kind not in ("is-none", "is-not-none", "truth")
+    ):
         return None
     start, end = facts.span(use.node)
     if has_comment(facts.text[start:end]):

@@ -20,6 +20,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.call_targets import sure_arguments
 from kvlint.checks.missing_names import symbols_in
 from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
@@ -127,20 +128,21 @@ class CacheUpdateArguments(Check):
         short = canonical.rpartition(".")[2]
         in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)
         given = {item.arg for item in use.node.keywords}
-        for keyword in use.node.keywords:
-            life = refused(facts, canonical, None, keyword.arg or "")
-            wrong = life & in_force
-            if keyword.arg is None or not wrong or ("", keyword.arg) in use.place.known_members:
+        for argument in sure_arguments(use):
+            keyword, name = argument.keyword, argument.name
+            life = refused(facts, canonical, None, name)
+            wrong = life & in_force & argument.when
+            if not wrong or ("", name) in use.place.known_members:
                 continue
             yield self.finding(
                 facts,
                 keyword,
                 use.place,
-                f"`{short}` takes no `{keyword.arg}`: TypeError {{when}}",
+                f"`{short}` takes no `{name}`: TypeError {{when}}",
                 releases=wrong,
                 life=life,
-                help="it is called `inputs_embeds`" if keyword.arg == "input_embeds" else "leave it out",
-                fix=helper_fix(facts, use, keyword, in_force, in_force <= life, given),
+                help="it is called `inputs_embeds`" if name == "input_embeds" else "leave it out",
+                fix=helper_fix(facts, use, keyword, in_force, in_force <= life, given) if argument.written else None,
             )
 
 

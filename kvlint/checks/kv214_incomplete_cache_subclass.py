@@ -6,10 +6,10 @@ import ast
 import tokenize
 from collections.abc import Iterator, Mapping
 
-from kvlint.analysis.facts import CallUse, ClassUse, Facts, FunctionUse
+from kvlint.analysis.facts import AttributeUse, CallUse, ClassUse, Facts, FunctionUse, Place
 from kvlint.analysis.nodes import walk
-from kvlint.analysis.scopes import ClassInfo
-from kvlint.analysis.values import CACHE, LocalClass, Member, SuperObject, Symbol, of_type
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.values import CACHE, LocalClass, LocalFunction, Member, SuperObject, Symbol, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import cache_class
@@ -25,7 +25,7 @@ class IncompleteCacheSubclass(Check):
     """Reports own cache classes that the library cannot use as it used to."""
 
     triggers = ("Cache", "Layer")
-    pattern = r"\bCache\b|\bdef\s+update\b"
+    pattern = r"\bCache\b|\bdef\s+update\b|Cache\.update\s*="
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
         kinds = (timeline.is_cache_class, timeline.is_layer_class)
@@ -34,7 +34,7 @@ class IncompleteCacheSubclass(Check):
             for name in timeline.symbols()
             if any(kind(timeline.canonical(name) or name) for kind in kinds)
         }
-        yield (("class",),), dict.fromkeys(found, timeline.all)
+        yield (("class", ".update ="),), dict.fromkeys(found, timeline.all)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         if facts.in_transformers:
@@ -43,15 +43,19 @@ class IncompleteCacheSubclass(Check):
             yield from self._bare_init(facts, use)
         for definition in facts.functions:
             yield from self._update_signature(facts, definition)
+        for store in facts.attributes:
+            yield from self._replaced_update(facts, store)
         for item in facts.classes:
             yield from self._own_storage(facts, item)
 
     def _bare_init(self, facts: Facts, use: CallUse) -> Iterator[Finding]:
         """``super().__init__()`` in a direct subclass of ``Cache``, or such a subclass built without its own init."""
         info = bare_init_of(facts, use)
+        of_class = isinstance(use.node.func, ast.Attribute) and not isinstance(use.node.func.value, ast.Call)
         if (
             info is None
-            or use.node.args
+            or len(use.node.args) != int(of_class)
+            or use.starred
             or use.node.keywords
             or use.place.caught & {"TypeError", "ValueError", "Exception"}
         ):
@@ -75,21 +79,37 @@ class IncompleteCacheSubclass(Check):
             return
         if not is_cache_subclass(facts, info.owner):
             return
+        yield from self._without_kwargs(facts, info, definition.place)
+
+    def _replaced_update(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:
+        """``DynamicCache.update = update`` with a function of the file."""
+        if use.action != "store" or use.name != "update" or len(use.value) != 1 or len(use.assigned) != 1:
+            return
+        atom, given = use.value[0], use.assigned[0]
+        if not isinstance(atom, Symbol) or not isinstance(given, LocalFunction):
+            return
+        info = given.info
+        if cache_class(facts, atom.name) is None or info.node.args.kwarg is not None or info.parameter("kwargs"):
+            return
+        if any(item.info is info for item in facts.functions):
+            yield from self._without_kwargs(facts, info, use.place)
+
+    def _without_kwargs(self, facts: Facts, info: FunctionInfo, place: Place) -> Iterator[Finding]:
         life = releases_of(facts.timeline, "update-gets-kwargs")
-        wrong = definition.place.releases & life
+        wrong = place.releases & life
         if not wrong:
             return
         start, _ = facts.span(info.node)
-        header = facts.text.index("update", start)
+        header = facts.text.index(info.name, facts.text.index("def", start))
         yield self.finding(
             facts,
             info.node,
-            definition.place,
+            place,
             "models call `cache.update(..., kwargs=kwargs)` {when}: TypeError, this `update` takes no `kwargs`",
             releases=wrong,
             life=life,
             help="add `**kwargs`",
-            span=(header, header + len("update")),
+            span=(header, header + len(info.name)),
             fix=kwargs_fix(facts, info.node),
         )
 
@@ -125,6 +145,9 @@ def bare_init_of(facts: Facts, use: CallUse) -> ClassInfo | None:
     for atom in use.callee:
         if isinstance(atom, Member) and atom.name == "__init__" and isinstance(atom.of, SuperObject):
             return atom.of.info if derives_directly(facts, atom.of.info) else None
+        if isinstance(atom, Symbol) and atom.name.endswith(".__init__") and use.place.owner is not None:
+            if cache_class(facts, atom.name.removesuffix(".__init__")) == CACHE:
+                return use.place.owner if derives_directly(facts, use.place.owner) else None
         if isinstance(atom, LocalClass) and derives_directly(facts, atom.info) and "__init__" not in atom.info.methods:
             return atom.info
     return None

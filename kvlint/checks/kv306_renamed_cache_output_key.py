@@ -27,6 +27,8 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 OLD_KEYS = ("past_key_values", "cache_params")
 NEW_KEY = "cache"
 EVALUATION_METHODS = frozenset({"predict", "evaluate", "prediction_step", "evaluation_loop", "prediction_loop"})
+IGNORE_KEYWORDS = {"ignore_keys": EVALUATION_METHODS, "ignore_keys_for_eval": frozenset({"train"})}
+"""Keywords that name output keys to leave out, and the methods of a trainer that take them."""
 IGNORED_KEYS = "keys_to_ignore_at_inference"
 
 
@@ -209,12 +211,34 @@ def loops(facts: Facts) -> Iterator[Mention]:
         target = loop_target(parent, use.node)
         if view == "items":
             target = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
-        if not isinstance(target, ast.Name):
-            continue
-        for node in walk(parent):
-            if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Name):
-                if node.left.id == target.id and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
-                    yield from compared_keys(node.comparators[0], use.place, parent)
+        yield from compared_in(facts, parent, target, use.place)
+    for item in facts.iterations:
+        certain = bool(item.value) and all(
+            isinstance(atom, OutputDict) or (isinstance(atom, ModelOutput) and atom.certainty >= Certainty.CONTEXT)
+            for atom in item.value
+        )
+        if certain and item.how in ("for", "comprehension") and item.loop is not None:
+            yield from compared_in(facts, item.loop, item.target, item.place)
+
+
+def compared_in(facts: Facts, loop: ast.AST, target: ast.expr | None, place: Place) -> Iterator[Mention]:
+    """Comparisons of the loop's *target*, a key, with the names of keys."""
+    if not isinstance(target, ast.Name):
+        return
+    for node in walk(loop):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Name):
+            if node.left.id == target.id and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
+                yield from compared_keys(constant_of(facts, node.comparators[0]), place, loop)
+
+
+def constant_of(facts: Facts, node: ast.expr) -> ast.expr:
+    """The list that a name of the module stands for, where it is bound once."""
+    if isinstance(node, ast.Name) and facts.tree is not None:
+        found = tree_of(facts).scope(facts.tree).bindings.get(node.id, ())
+        value = found[0].value if len(found) == 1 and found[0].kind == "assign" else None
+        if isinstance(value, (ast.Tuple, ast.List, ast.Set)):
+            return value
+    return node
 
 
 def loop_target(parent: ast.AST, iterated: ast.expr) -> ast.expr | None:
@@ -226,6 +250,7 @@ def loop_target(parent: ast.AST, iterated: ast.expr) -> ast.expr | None:
 def compared_keys(node: ast.expr, place: Place, loop: ast.AST) -> Iterator[Mention]:
     items = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     texts = {item.value for item in walk(loop) if isinstance(item, ast.Constant) and isinstance(item.value, str)}
+    texts |= {item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)}
     if NEW_KEY in texts:
         return
     for item in items:
@@ -244,10 +269,11 @@ def ignored(facts: Facts) -> Iterator[tuple[ast.expr, list[ast.Constant], Place,
         elif isinstance(target, ast.Attribute) and target.attr == IGNORED_KEYS and use.node.value is not None:
             yield from ignored_list(use.node.value, use.place, f"`{IGNORED_KEYS}`")
     for call in facts.calls:
-        keyword = call.keyword("ignore_keys")
         name = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
-        if keyword is not None and name in EVALUATION_METHODS:
-            yield from ignored_list(keyword.value, call.place, "`ignore_keys`")
+        for word, methods in IGNORE_KEYWORDS.items():
+            keyword = call.keyword(word)
+            if keyword is not None and name in methods:
+                yield from ignored_list(keyword.value, call.place, f"`{word}`")
 
 
 def ignored_list(node: ast.expr, place: Place, where: str) -> Iterator[tuple[ast.expr, list[ast.Constant], Place, str]]:

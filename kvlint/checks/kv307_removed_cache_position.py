@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import Facts
+from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.nodes import walk
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import FunctionInfo
+from kvlint.analysis.values import UNKNOWN, Mapping
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.bindings import Scope, position, tree_of
 from kvlint.checks.cache_parameters import merge_place
-from kvlint.checks.call_targets import arguments_of, is_none, target_of
+from kvlint.checks.call_targets import Argument, arguments_of, is_none, target_of, with_threads
 from kvlint.checks.kv305_unfilled_cache_parameter import required, unfilled
 from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, library_called
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
@@ -34,8 +37,8 @@ class RemovedCachePosition(Check):
 
     def _arguments(self, facts: Facts) -> Iterator[Finding]:
         life = releases_of(facts.timeline, "generate-refuses-cache-position")
-        for use in facts.calls:
-            for item in arguments_of(use):
+        for use in with_threads(facts):
+            for item in (*arguments_of(use), *set_on_inputs(facts, use)):
                 if item.name != NAME or is_none(item.value):
                     continue
                 target = target_of(facts, use)
@@ -91,6 +94,36 @@ class RemovedCachePosition(Check):
             fix=count_positions(facts, item) if item.place.releases <= life and not missing else None,
             span=(start, start + len(NAME)),
         )
+
+
+def set_on_inputs(facts: Facts, use: CallUse) -> Iterator[Argument]:
+    """``inputs["cache_position"] = positions`` in front of a call that unpacks ``inputs``, which a tokenizer made."""
+    for keyword, (name, value) in zip(use.node.keywords, use.keywords, strict=True):
+        path = path_of(keyword.value)
+        if name or not path or any(isinstance(atom, Mapping) for atom in value):
+            continue
+        scope = tree_of(facts).scope_of(use.node)
+        found = scope.definitions(f"{path}[{NAME!r}]", use.node)
+        made = scope.definitions(path, use.node)
+        if len(found) != 1 or len(made) != 1 or found[0].kind != "assign" or made[0].kind != "assign":
+            continue
+        if position(made[0].node) < position(found[0].node) < position(use.node) and always(scope, found[0].node, use):
+            if not (isinstance(found[0].value, ast.Constant) and found[0].value.value is None):
+                yield Argument(NAME, UNKNOWN, keyword, False)
+
+
+def always(scope: Scope, node: ast.AST, use: CallUse) -> bool:
+    """True where a statement runs before every run of the call, and nothing takes the key out again."""
+    block = scope.tree.parent(node)
+    if not any(item is block for item in scope.tree.ancestors(use.node)) or isinstance(block, (ast.If, ast.Try)):
+        return False
+    return not any(
+        isinstance(item, ast.Call)
+        and isinstance(item.func, ast.Attribute)
+        and item.func.attr in ("pop", "clear")
+        and position(node) < position(item) < position(use.node)
+        for item in scope.nodes
+    )
 
 
 def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:

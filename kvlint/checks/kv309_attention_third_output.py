@@ -36,7 +36,7 @@ class AttentionThirdOutput(Check):
             item = called.get(id(function.node)) if function is not None else None
             if function is None or item is None or item.elsewhere:
                 continue
-            value = returned(function.node, use.node.value)
+            value = returned(function.node, use.node.value) or appended(function.node, use.node.value)
             if value is None or len(value.elts) != 3:
                 continue
             if any(isinstance(element, ast.Starred) for element in value.elts):
@@ -67,6 +67,36 @@ def returned(function: ast.AST, value: ast.expr | None) -> ast.Tuple | None:
         written = [node for node in stores if not isinstance(node.ctx, ast.Load)]
         value = given[0] if len(given) == len(written) == 1 else None
     return value if isinstance(value, ast.Tuple) else None
+
+
+def appended(function: ast.AST, value: ast.expr | None) -> ast.Tuple | None:
+    """``super().forward(...) + (cache,)``, written there or by ``outputs += (cache,)``: the three outputs as a tuple."""
+    parts: list[ast.expr] = []
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+        parts = [value.left, value.right]
+    if isinstance(value, ast.Name):
+        stores = [
+            node
+            for node in walk(function)
+            if isinstance(node, (ast.Assign, ast.AugAssign))
+            and any(
+                isinstance(item, ast.Name) and item.id == value.id
+                for item in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            )
+        ]
+        if len(stores) == 2 and isinstance(stores[0], ast.Assign) and isinstance(stores[1], ast.AugAssign):
+            parts = [stores[0].value, stores[1].value] if isinstance(stores[1].op, ast.Add) else []
+    if (
+        len(parts) != 2
+        or not isinstance(parts[1], ast.Tuple)
+        or len(parts[1].elts) != 1
+        or not is_past(parts[1].elts[0])
+    ):
+        return None
+    call = parts[0]
+    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "super().forward":
+        return None
+    return ast.Tuple([call, call, parts[1].elts[0]], ast.Load())
 
 
 def by_parameters(item: LibraryCalled) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.generation_settings import Option, Settings, choices, settings_finding, settings_of
@@ -23,6 +26,7 @@ class InvalidCacheImplementation(Check):
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for group in settings_of(facts):
             given = group.given(NAME)
+            given = or_default(facts, group, given) if given is not None else None
             for settings, option in choices(facts, group, given) if given is not None else ():
                 if isinstance(option.value, str):
                     yield from self._of_value(facts, settings, option)
@@ -59,6 +63,24 @@ class InvalidCacheImplementation(Check):
                 category=Category.SILENT,
                 fix=replacement(facts, settings, option, lost),
             )
+
+
+def or_default(facts: Facts, settings: Settings, option: Option) -> Option:
+    """The option with the constant that its parameter has by default, where the function does nothing else with it."""
+    function = settings.place.function if settings.place is not None else None
+    if option.value is not None or not isinstance(option.node, ast.Name) or function is None:
+        return option
+    spec = function.node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    pairs = [
+        *zip(reversed(positional), reversed(spec.defaults), strict=False),
+        *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
+    ]
+    default = next((value for arg, value in pairs if arg.arg == option.node.id), None)
+    uses = [node for node in walk(function.node) if isinstance(node, ast.Name) and node.id == option.node.id]
+    if not isinstance(default, ast.Constant) or not isinstance(default.value, str) or len(uses) != 1:
+        return option
+    return replace(option, value=default.value, value_span=facts.span(default), holder=None)
 
 
 def refused_on(facts: Facts, value: str) -> ReleaseSet:

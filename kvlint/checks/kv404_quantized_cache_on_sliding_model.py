@@ -36,7 +36,12 @@ class QuantizedCacheOnSlidingModel(Check):
         life = releases_of(facts.timeline, "quantized-full-attention-only")
         for settings in settings_of(facts):
             option = settings.given("cache_implementation")
-            if settings.kind != "generate" or option is None or option.value != "quantized" or settings.model is None:
+            if (
+                settings.kind not in ("generate", "attribute")
+                or option is None
+                or option.value != "quantized"
+                or settings.model is None
+            ):
                 continue
             wrong = life & settings.releases
             layers = other_layers(settings.model)

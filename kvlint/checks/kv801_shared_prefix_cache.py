@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
+from kvlint.analysis.values import CacheObject, Certainty, Symbol, of_type
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import COMPREHENSIONS, LOOPS, Binding, Scope, paths_read, position, prefixes, tree_of
 from kvlint.checks.cache_feeds import (
@@ -26,6 +27,7 @@ from kvlint.checks.cache_feeds import (
     last_part,
     leaves_at_once,
     scope_of,
+    single_value,
     slice_of,
     stays,
 )
@@ -53,7 +55,7 @@ PLACES = ("attention_mask", "position_ids", "cache_position")
 class SharedPrefixCache(Check):
     """Reports a cache that several prompts write to, and shallow copies of a cache."""
 
-    triggers = ("cache=", "past_key_values=")
+    triggers = ("cache=", "past_key_values=", "copy.copy", 'past_key_values"', "past_key_values'", '"cache"', "'cache'")
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
@@ -68,6 +70,9 @@ class SharedPrefixCache(Check):
                 if id(value) not in told:
                     told.add(id(value))
                     yield self._layers(facts, feed, value)
+        for shallow in copies_in_list(facts):
+            if id(shallow) not in told:
+                yield self._shallow(facts, None, shallow)
         first: set[tuple[int, str]] = set()
         for feed in (*feeds, *helper_feeds(facts)):
             scope = scope_of(facts, feed)
@@ -81,7 +86,7 @@ class SharedPrefixCache(Check):
     def _shared(self, facts: Facts, feed: Feed, who: str) -> Finding:
         assert feed.cache is not None
         name = facts.source(feed.cache)
-        argument = f"{feed.keyword.arg}=" if feed.keyword is not None else ""
+        argument = f"{feed.keyword.arg}=" if feed.keyword is not None and feed.keyword.arg else ""
         rounds = "every round of the loop" if who == "the loop" else "every call"
         return self.finding(
             facts,
@@ -103,8 +108,9 @@ class SharedPrefixCache(Check):
             help="copy the whole cache with `copy.deepcopy`",
         )
 
-    def _shallow(self, facts: Facts, feed: Feed, node: ast.Call) -> Finding:
-        place = next((use.place for use in facts.calls if use.node is node), feed.place)
+    def _shallow(self, facts: Facts, feed: Feed | None, node: ast.Call) -> Finding:
+        place = next((use.place for use in facts.calls if use.node is node), feed.place if feed is not None else None)
+        assert place is not None
         name = facts.source(node.args[0])
         fix = None
         if isinstance(node.func, ast.Attribute):
@@ -124,6 +130,8 @@ class SharedPrefixCache(Check):
 def deepcopy_fix(facts: Facts, feed: Feed) -> Fix | None:
     """Wraps the cache in ``copy.deepcopy`` and imports ``copy`` where that is missing."""
     assert feed.cache is not None and isinstance(facts.tree, ast.Module)
+    if feed.keyword is not None and feed.keyword.arg is None:
+        return None  # the dict is filled once
     module = tree_of(facts).scope(facts.tree)
     if "copy" in module.bindings or "copy" in scope_of(facts, feed).bindings:
         return None
@@ -182,6 +190,32 @@ def shallow_copies(facts: Facts, feed: Feed) -> Iterator[ast.Call]:
             assert isinstance(item.value, ast.Call)
             if outlives(scope, item.value, item.node):
                 yield item.value
+
+
+def copies_in_list(facts: Facts) -> Iterator[ast.Call]:
+    """``[copy.copy(cache) for _ in candidates]`` of a cache that is known to be one, in a scope that replaces no layers."""
+    tree = tree_of(facts)
+    for use in facts.calls:
+        if not any(atom.name == "copy.copy" for atom in of_type(use.callee, Symbol)) or len(use.node.args) != 1:
+            continue
+        around = tree.parent(use.node)
+        if not isinstance(around, ast.ListComp) or around.elt is not use.node or not use.arguments:
+            continue
+        if not use.arguments[0] or not all(
+            isinstance(atom, CacheObject) and atom.certainty is Certainty.PROVEN and atom.local_class is None
+            for atom in use.arguments[0]
+        ):
+            continue
+        scope = tree.scope_of(use.node)
+        path = path_of(use.node.args[0])
+        fixed = path.isidentifier() and not any(
+            path == item.path and isinstance(item.node, ast.comprehension) for item in scope.bindings.get(path, ())
+        )
+        if fixed and not any(
+            isinstance(node, ast.Attribute) and node.attr == "layers" and isinstance(node.ctx, ast.Store)
+            for node in scope.nodes
+        ):
+            yield use.node
 
 
 def shared_layers(facts: Facts, feed: Feed) -> Iterator[ast.expr]:
@@ -372,6 +406,8 @@ def other_prompt(facts: Facts, scope: Scope, earlier: Feed, later: Feed) -> bool
         for node in calls_in(expressions)
     ):
         return False
+    if same_head(scope, earlier, later):
+        return True
     if not any(is_tokenizer_call(node) for node in calls_in(expressions)) or not any(
         is_tokenizer_call(node) for node in calls_in(before)
     ):
@@ -383,6 +419,34 @@ def other_prompt(facts: Facts, scope: Scope, earlier: Feed, later: Feed) -> bool
         path for path in paths if path in scope.bindings and any(item.kind == "assign" for item in scope.bindings[path])
     }
     return not (names & text_paths(scope, earlier) & {path for path in names if grows(scope, path)})
+
+
+def same_head(scope: Scope, earlier: Feed, later: Feed) -> bool:
+    """True for ``torch.cat([head, a], 1)`` and then ``torch.cat([head, b], 1)``, where *b* is not made from *a*."""
+    parts = [joined(single_value(scope, feed.ids[0])) if len(feed.ids) == 1 else None for feed in (earlier, later)]
+    if parts[0] is None or parts[1] is None:
+        return False
+    (head, first), (again, second) = parts[0], parts[1]
+    if head != again or first == second or len(scope.bindings.get(head, ())) != 1:
+        return False
+    made: list[ast.expr] = []
+    read = {second}
+    bindings = scope.bindings.get(second, [])
+    if len(bindings) != 1 or len(scope.bindings.get(first, ())) != 1:
+        return False
+    if bindings[0].value is not None:
+        made, read = slice_of(scope, (bindings[0].value,))
+    return first not in read and not any(node is earlier.node for node in calls_in(made))
+
+
+def joined(node: ast.expr) -> tuple[str, str] | None:
+    """(head, tail) of ``torch.cat([head, tail], ...)`` of two names."""
+    if not isinstance(node, ast.Call) or last_part(path_of(node.func)) not in ("cat", "concat") or not node.args:
+        return None
+    if not isinstance(node.args[0], (ast.List, ast.Tuple)) or len(node.args[0].elts) != 2:
+        return None
+    names = [path_of(item) for item in node.args[0].elts]
+    return (names[0], names[1]) if all(name.isidentifier() for name in names) else None
 
 
 def strings(expressions: list[ast.expr]) -> list[str]:

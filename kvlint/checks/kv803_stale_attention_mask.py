@@ -61,6 +61,8 @@ class StaleAttentionMask(Check):
                     yield self._turn(facts, feed)
             elif new_tokens_only(facts, scope, feed):
                 yield self._short(facts, feed, "covers only the new tokens")
+            elif remade_mask(facts, scope, feed):
+                yield self._short(facts, feed, "covers only the new tokens")
             elif prompt_mask(facts, scope, feed):
                 yield self._short(facts, feed, "stays that of the prompt while the cache grows")
             else:
@@ -125,7 +127,7 @@ def turn_in_loop(facts: Facts, scope: Scope, feed: Feed) -> bool:
     if (
         not loops
         or not feed.path
-        or not stays(facts, scope, feed.path, loops[0])
+        or not (stays(facts, scope, feed.path, loops[0]) or handed_on(facts, scope, feed, loops[0]))
         or leaves_at_once(scope, feed, loops[0])
     ):
         return False
@@ -140,6 +142,20 @@ def turn_in_loop(facts: Facts, scope: Scope, feed: Feed) -> bool:
     if goes_through_pieces(loops[0]) or not is_conversation(loops[0], found):
         return False
     return any(is_tokenizer_call(call) for call in found.calls)
+
+
+def handed_on(facts: Facts, scope: Scope, feed: Feed, loop: ast.AST) -> bool:
+    """True where each round of *loop* goes on with the cache that the call returned in the round before."""
+    inside = scope.bound_in(feed.path, loop)
+    if len(inside) != 1 or inside[0].path != feed.path or inside[0].value is None:
+        return False
+    value, source = inside[0].value, is_output_cache(inside[0].value)
+    if source == "()":
+        made = isinstance(value, (ast.Attribute, ast.Subscript)) and value.value is feed.node
+    else:
+        found = scope.definitions(source, value) if source else []
+        made = len(found) == 1 and found[0].value is feed.node
+    return made and not handled(facts, scope, feed.path, loop)
 
 
 def turn_of_object(facts: Facts, scope: Scope, feed: Feed) -> bool:
@@ -329,6 +345,26 @@ def new_tokens_only(facts: Facts, scope: Scope, feed: Feed) -> bool:
     if not own_extent(scope, feed) or not was_filled(facts, scope, feed):
         return False
     return not (feed.path and handled(facts, scope, feed.path, scope.node))
+
+
+def remade_mask(facts: Facts, scope: Scope, feed: Feed) -> bool:
+    """True in a decoding loop that makes the mask of the next round as long as the ids of that round."""
+    loops = scope.loops(feed.node)
+    if not loops or feed.mask is None or len(feed.ids) != 1 or leaves_at_once(scope, feed, loops[0]):
+        return False
+    ids, mask = path_of(feed.ids[0]), path_of(feed.mask)
+    if not ids.isidentifier() or not mask.isidentifier() or not grows_in(facts, scope, feed, loops[0]):
+        return False
+    new, made = scope.bound_in(ids, loops[0]), scope.bound_in(mask, loops[0])
+    if len(new) != 1 or len(made) != 1 or new[0].kind != "assign" or made[0].kind != "assign":
+        return False
+    value = made[0].value
+    if not isinstance(value, ast.Call) or path_of(value.func).split(".")[-1] != "ones_like" or not value.args:
+        return False
+    if path_of(value.args[0]) != ids or not position(feed.node) < position(new[0].node) < position(made[0].node):
+        return False
+    assert new[0].value is not None
+    return not any(path_of(node) == ids for node in walk(new[0].value))
 
 
 def prompt_mask(facts: Facts, scope: Scope, feed: Feed) -> bool:

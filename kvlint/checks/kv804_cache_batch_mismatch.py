@@ -36,13 +36,16 @@ CALL_ERRORS = frozenset({"RuntimeError", "Exception", "BaseException"})
 class CacheBatchMismatch(Check):
     """Reports calls of ``generate`` that expand their inputs beside a filled cache that is not expanded."""
 
-    triggers = ("num_return_sequences", "num_beams", "batch_repeat_interleave")
+    triggers = ("num_return_sequences", "num_beams", "repeat_interleave", ".repeat(", ".expand(")
+    also = (("cache", "past_key_values"),)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for feed in cached_feeds(facts):
             scope = scope_of(facts, feed)
             if feed.role == "generate" and not feed.place.caught & CALL_ERRORS:
                 yield from self._expanded(facts, scope, feed)
+            if not feed.place.caught & CALL_ERRORS:
+                yield from self._repeated(facts, scope, feed)
             yield from self._order(facts, scope, feed)
 
     def _expanded(self, facts: Facts, scope: Scope, feed: Feed) -> Iterator[Finding]:
@@ -60,6 +63,32 @@ class CacheBatchMismatch(Check):
             f"`{name}` expands the inputs of `generate` to {rows} each, `{cache}` keeps the rows it was filled with: RuntimeError",
             releases=feed.place.releases,
             help=f"`{cache}.batch_repeat_interleave({count or name})` on a copy first",
+        )
+
+    def _repeated(self, facts: Facts, scope: Scope, feed: Feed) -> Iterator[Finding]:
+        """Rows of the ids that filled the cache, repeated for a call that is given the cache as it is."""
+        if len(feed.ids) != 1 or feed.role not in ("model", "generate"):
+            return
+        given = repeated_rows(scope, feed.ids[0])
+        if given is None:
+            return
+        call, path, count = given
+        fillings = [item for item in fillings_of(facts, scope, feed) if position(item.node) < position(feed.node)]
+        if not fillings or any(len(item.ids) != 1 or rows_of(item.ids[0]) != path for item in fillings):
+            return
+        if len(scope.definitions(path, feed.node)) != 1 or len(scope.bindings.get(path, ())) != 1:
+            return
+        if expanded(facts, scope, feed, call):
+            return
+        assert feed.cache is not None
+        cache = facts.source(feed.cache)
+        yield self.finding(
+            facts,
+            feed.keyword or feed.cache,
+            feed.place,
+            f"`{facts.source(call)}` has other rows than `{cache}`, which was filled with those of `{path}`: RuntimeError",
+            releases=feed.place.releases,
+            help=f"`{cache}.batch_repeat_interleave({count})` on a copy first, and `repeat_interleave` for the ids",
         )
 
     def _order(self, facts: Facts, scope: Scope, feed: Feed) -> Iterator[Finding]:
@@ -92,6 +121,50 @@ class CacheBatchMismatch(Check):
             help=f"`{facts.source(ids.func.value)}.repeat_interleave({count}, dim=0)`",
             category=Category.SILENT,
         )
+
+
+def repeated_rows(scope: Scope, node: ast.expr) -> tuple[ast.Call, str, str] | None:
+    """(call, path of the ids, how often) for ``ids.repeat(n, 1)``, ``ids.expand(n, -1)``, ``ids.repeat_interleave(n, 0)``."""
+    call = single_value(scope, node)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not call.args:
+        return None
+    path, count, rest = rows_of(call.func.value), call.args[0], call.args[1:]
+    if isinstance(count, ast.Constant) and (not isinstance(count.value, int) or count.value < 2):
+        return None
+    if not isinstance(count, (ast.Constant, ast.Name, ast.Attribute)) or not path:
+        return None
+    dims = [*rest, *(item.value for item in call.keywords if item.arg == "dim")]
+    if len(dims) != 1 or len(call.keywords) + len(rest) != 1:
+        return None
+    wanted = {"repeat": "1", "expand": "-1", "repeat_interleave": "0"}.get(call.func.attr)
+    return (call, path, ast.unparse(count)) if wanted == ast.unparse(dims[0]) else None
+
+
+def rows_of(node: ast.expr) -> str:
+    """The name of ids, whole or cut by columns: ``ids``, ``ids[:, :-1]``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2:
+        rows = node.slice.elts[0]
+        if isinstance(rows, ast.Slice) and rows.lower is None and rows.upper is None and rows.step is None:
+            if isinstance(node.slice.elts[1], ast.Slice):
+                return rows_of(node.value)
+        return ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def fillings_of(facts: Facts, scope: Scope, feed: Feed) -> list[Feed]:
+    """The calls that filled the cache of *feed*, where all of them are seen."""
+    assert feed.cache is not None
+    own = [item for item in feeds_of(facts) if scope_of(facts, item) is scope and item.role == "model"]
+    value = single_value(scope, feed.cache)
+    source = is_output_cache(value)
+    if source == "()" and isinstance(value, (ast.Attribute, ast.Subscript)):
+        return [item for item in own if item.node is value.value]
+    if source:
+        found = scope.definitions(source, value)
+        return [item for item in own if len(found) == 1 and item.node is found[0].value]
+    if isinstance(value, ast.Call) and not copied(facts, value) and feed.path and not scope.loops(feed.node):
+        return [item for item in own if item.path == feed.path and item.node is not feed.node]
+    return []
 
 
 def expansion(facts: Facts, scope: Scope, feed: Feed) -> tuple[ast.AST, str, str] | None:
@@ -186,8 +259,8 @@ def fed_before(facts: Facts, scope: Scope, path: str, feed: Feed) -> bool:
     )
 
 
-def expanded(facts: Facts, scope: Scope, feed: Feed) -> bool:
-    """True where the rows of the cache, or of what filled it, may be repeated already."""
+def expanded(facts: Facts, scope: Scope, feed: Feed, besides: ast.Call | None = None) -> bool:
+    """True where the rows of the cache, or of what filled it, may be repeated already, *besides* one repetition."""
     assert feed.cache is not None
     expressions, paths = slice_of(scope, (feed.cache,))
     todo = [item for item in feeds_of(facts) if scope_of(facts, item) is scope and item.node is not feed.node]
@@ -207,6 +280,7 @@ def expanded(facts: Facts, scope: Scope, feed: Feed) -> bool:
                 return True
     return any(
         isinstance(node, ast.Call)
+        and node is not besides
         and isinstance(node.func, ast.Attribute)
         and (node.func.attr in REPEATS or "expand" in node.func.attr or "repeat" in node.func.attr)
         and path_of(node.func.value).split(".layers")[0] in paths

@@ -103,6 +103,8 @@ def class_fix(facts: Facts, reference: SymbolReference, every: Sequence[SymbolRe
     usable = facts.timeline.compare(">=", replacement.needs)
     if not all(item.place.releases <= usable for item in same):
         return None
+    if any(isinstance(item.node, ast.Call) for item in same):
+        return None  # getattr(transformers, "HybridCache")
     builder = ClassRewrite(facts, canonical, replacement, same)
     edits = builder.edits()
     if edits is None:
