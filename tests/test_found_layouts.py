@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from analysing import fixed, lint, releases
+from analysing import fixed, lines, lint, releases
 from layout_helpers import found, lines_marked
 
 from kvlint import checks
@@ -672,3 +672,12 @@ def test_a_latent_cache_of_an_old_release() -> None:
         """
     )
     assert not lint(text, ">=4.40", codes={"KV702"})
+
+
+def test_a_model_with_as_many_layers_as_query_heads() -> None:
+    """Llama-3-8B and Mistral-7B have 32 of both: 32 beside 8 kv heads are the layers."""
+    head = '"""KV cache of Mistral-7B."""\n\n'
+    assert lines(head + "kv_cache = 2 * 32 * 8 * 128 * 4096 * 2\n", codes=("KV701",)) == set()
+    assert lines(head + "kv_cache = 2 * 32 * 32 * 128 * 4096 * 2\n", codes=("KV701",)) == {(3, "KV701")}
+    assert lines(head + "kv_cache = 2 * 32 * 32 * 128 * 8 * 2\n", codes=("KV701",)) == {(3, "KV701")}
+    assert lines(head + "kv_cache = 2 * 32 * 4096 * 8192 * 2\n", codes=("KV701",)) == {(3, "KV701")}

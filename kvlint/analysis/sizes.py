@@ -652,10 +652,13 @@ class SizeReader:
         line = self.statement.lineno
         near = "\n".join(self.lines[max(0, line - 6) : (self.statement.end_lineno or line) + 1])
         for model in named_models(f"{near}\n{scope.name}"):
-            numbers = list(quantity.numbers)
-            heads = model.heads in numbers and model.head_dim in numbers
-            hidden = model.hidden in numbers
-            if model.kv_heads and model.kv_heads != model.heads and model.layers in numbers and (heads or hidden):
+            if not model.kv_heads or model.kv_heads == model.heads:
+                continue
+            numbers = quantity.numbers
+            hidden = is_part(numbers, (model.layers, model.hidden))  # or as many tokens, behind 8 kv heads
+            if is_part(numbers, (model.layers, model.heads, model.head_dim)) or (
+                hidden and not is_part(numbers, (model.kv_heads, model.head_dim))
+            ):
                 return model
         return None
 
@@ -794,6 +797,11 @@ class SizeReader:
                 self.records.setdefault(
                     id(quantity.derived), SizeRecord("derived", quantity.derived, statement, "", "")
                 )
+
+
+def is_part(numbers: Sequence[int], wanted: Sequence[int]) -> bool:
+    """True where each of the *wanted* numbers is there, as often as it is wanted."""
+    return all(list(numbers).count(number) >= list(wanted).count(number) for number in wanted)
 
 
 def written_fields(tree: ast.Module) -> dict[str, dict[str, ast.expr | None]]:
