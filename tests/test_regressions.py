@@ -1241,3 +1241,69 @@ def test_generate_of_a_model_that_an_object_holds() -> None:
     text = "class Runner:\n    def run(self, ids):\n        return self.model.generate(ids, cache_implementation='hybrid')\n"
     assert codes(text) == {"KV401"}
     assert codes(text.replace("self.model", "self.engine")) == set()
+
+
+PRIVATE = """
+import transformers
+from packaging import version
+from transformers import DynamicCache
+
+NEW = version.parse(transformers.__version__) >= version.parse("5")
+
+
+def _old_pairs(cache: DynamicCache):
+    return cache.to_legacy_cache()
+
+
+def pairs(cache: DynamicCache, run):
+    if NEW:
+        return cache.layers
+    {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("return _old_pairs(cache)", set()),
+        ("return run(_old_pairs)", {"KV201"}),
+        ("return cache", {"KV201"}),
+        ("return cache\n\n\ndef other(cache):\n    return _old_pairs(cache)", {"KV201"}),
+    ],
+)
+def test_a_private_function_that_is_called_under_a_guard_only(call: str, told: set[str]) -> None:
+    assert codes(PRIVATE.format(call=call)) == told
+
+
+def test_generate_made_no_cache_for_own_classes_that_did_not_ask_for_it() -> None:
+    """Until 4.53 (`_supports_cache_class` is False by default) such a class was handed None on the first step."""
+    text = """
+from transformers import GenerationMixin, PreTrainedModel
+
+
+class Own(PreTrainedModel, GenerationMixin):
+    {supports}
+    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kwargs):
+        if past_key_values is not None:
+            input_ids = input_ids[:, -1:]
+        return {{"input_ids": input_ids, "past_key_values": past_key_values}}
+"""
+    assert "KV211" not in codes(text.format(supports=""), "==4.52.4")
+    assert "KV211" in codes(text.format(supports="_supports_cache_class = True\n"), "==4.52.4")
+    assert "KV211" in codes(text.format(supports=""), "==5.9.0")
+
+
+@pytest.mark.parametrize("path", ["words.md", "generation_config.json"])
+def test_every_check_takes_what_has_no_tree(path: str) -> None:
+    """Prose and JSON have a text only."""
+    from kvlint.analysis import analyse
+    from kvlint.analysis.project import Project
+    from kvlint.source import parse
+    from kvlint.timeline import the_timeline
+
+    text = "# Title\n\nThe cache.\n" if path.endswith(".md") else '{"use_cache": true, "cache_implementation": "static"}\n'
+    timeline = the_timeline()
+    for region in parse(Path(path), text.encode()).regions:
+        facts = analyse(region, Path(path), timeline.all, Project(), timeline)
+        for check in checks.all_checks():
+            list(check.run(facts, True))

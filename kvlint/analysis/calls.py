@@ -751,6 +751,8 @@ class Calls(Expressions):
         flow: Flow,
     ) -> Value:
         info = atom.info
+        reaching = info.callers.get(id(node))
+        info.callers[id(node)] = flow.releases if reaching is None else reaching | flow.releases
         if VERSION_HELPER.search(info.name):
             helper = self.helper_truth(info.name, node, arguments, keywords)
             if helper is not None:

@@ -38,7 +38,7 @@ from kvlint.analysis.names import (
     OTHER_ENGINES,
     PROOF_MEMBERS,
 )
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import lines_with, walk, walk_lines
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
 from kvlint.analysis.scopes import MODULE, ClassInfo, FunctionInfo
@@ -175,6 +175,46 @@ class Walk(Annotations):
                 self.run_module()
             for info in again:
                 self.run_function(info)
+        self._narrow_private_functions()
+
+    def _narrow_private_functions(self) -> None:
+        """``_legacy_pairs(cache)`` that is called on old releases only is walked again for those.
+
+        Only functions of the module whose every mention is a call that was walked.
+        """
+        for info in self.functions:
+            if info.name.startswith("_") and info.owner is None and info.parent is None and id(info) in self._walked:
+                reaching = self._reached_by_calls(info)
+                if reaching is not None and not info.releases <= reaching:
+                    info.releases &= reaching
+                    self._drop_facts([info])
+                    self.note_reached(info.node.body[0], info.node.body[-1], info.releases)
+                    if info.releases:
+                        self.run_function(info)
+
+    def _reached_by_calls(self, info: FunctionInfo) -> ReleaseSet | None:
+        """The releases on which a function is called; None where it may be called by somebody else."""
+        mentions = re.findall(rf"\b{re.escape(info.name)}\b", self.text)
+        if info.node.decorator_list or len(mentions) < 2:
+            return None
+        found = ReleaseSet(0)
+        calls = 0
+        for node in walk_lines(self.tree, lines_with(self.text, (info.name,))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == info.name:
+                calls += 1
+                known = info.callers.get(id(node))
+                if known is None and self._reaching(node.lineno):
+                    return None  # in a function that was not walked
+                found |= known or found
+        return found if len(mentions) == 1 + calls else None
+
+    def _reaching(self, line: int) -> ReleaseSet:
+        """The releases that get to a line, as far as the walk has come there."""
+        found = self.target
+        for (first, last), releases in self.reach.items():
+            if first <= line <= last:
+                found &= releases
+        return found
 
     def _walk_speaking(self) -> None:
         """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they

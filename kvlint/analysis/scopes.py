@@ -28,6 +28,8 @@ class FunctionInfo:
     called: bool = False
     patches: bool = False
     """It takes the place of a method that transformers calls (``LlamaAttention.forward = forward``)."""
+    callers: dict[int, ReleaseSet] = field(default_factory=dict)
+    """The calls of it in the file (ids of their nodes) with the releases that get there."""
     readers: set[int] = field(default_factory=set)
     """The functions (ids of their nodes; ``MODULE`` for the module's own statements) that have used the result."""
     home: object = None

@@ -194,6 +194,8 @@ def shallow_copies(facts: Facts, feed: Feed) -> Iterator[ast.Call]:
 
 def copies_in_list(facts: Facts) -> Iterator[ast.Call]:
     """``[copy.copy(cache) for _ in candidates]`` of a cache that is known to be one, in a scope that replaces no layers."""
+    if facts.tree is None:
+        return
     tree = tree_of(facts)
     for use in facts.calls:
         if not any(atom.name == "copy.copy" for atom in of_type(use.callee, Symbol)) or len(use.node.args) != 1:

@@ -22,6 +22,7 @@ from kvlint.analysis.values import (
     Symbol,
     Unknown,
     Value,
+    literal,
     of_type,
 )
 from kvlint.analysis.values import Mapping as DictDisplay
@@ -191,6 +192,11 @@ def _generates(owner: ClassInfo) -> bool:
     return owner.method("prepare_inputs_for_generation") is not None
 
 
+ONLY_ON_REQUEST = "<4.54"
+"""Releases on which ``generate`` makes a cache for the classes alone that say ``_supports_cache_class = True``
+(``generation/utils.py``, ``_prepare_cache_for_generation``)."""
+
+
 def without_made_cache(facts: Facts, owner: ClassInfo | None) -> ReleaseSet:
     """Releases on which ``generate`` makes no cache for the class, by its name or because it is stateful."""
     if owner is None:
@@ -199,6 +205,10 @@ def without_made_cache(facts: Facts, owner: ClassInfo | None) -> ReleaseSet:
     for part, range_ in NO_CACHE_MADE.items():
         if part in name and "minimaxm" not in name:
             releases |= facts.timeline.matching(range_)
+    own = {base.rpartition(".")[2] for base in owner.foreign_bases()} <= {"PreTrainedModel", "GenerationMixin"}
+    supporting = [info.attributes.get("_supports_cache_class", ()) for info in owner.ancestors()]
+    if own and not any(literal(value) is True for value in supporting):
+        releases |= facts.timeline.matching(ONLY_ON_REQUEST)
     if any("_is_stateful" in info.attributes for info in owner.ancestors()):
         releases |= facts.timeline.matching(STATEFUL)
     return releases
