@@ -1301,9 +1301,44 @@ def test_every_check_takes_what_has_no_tree(path: str) -> None:
     from kvlint.source import parse
     from kvlint.timeline import the_timeline
 
-    text = "# Title\n\nThe cache.\n" if path.endswith(".md") else '{"use_cache": true, "cache_implementation": "static"}\n'
+    text = (
+        "# Title\n\nThe cache.\n" if path.endswith(".md") else '{"use_cache": true, "cache_implementation": "static"}\n'
+    )
     timeline = the_timeline()
     for region in parse(Path(path), text.encode()).regions:
         facts = analyse(region, Path(path), timeline.all, Project(), timeline)
         for check in checks.all_checks():
             list(check.run(facts, True))
+
+
+def test_layers_that_are_given_their_cache_by_position() -> None:
+    """`GPT2Model` calls its blocks with the cache as the second argument."""
+    text = """
+from transformers.models.{module} import {base}
+
+
+class Own({base}):
+    def forward(self, hidden_states, past_key_value=None, **kwargs):
+        return super().forward(hidden_states, past_key_value, **kwargs)
+"""
+    assert "KV305" not in codes(text.format(module="gpt2.modeling_gpt2", base="GPT2Block"))
+    assert "KV305" in codes(text.format(module="llama.modeling_llama", base="LlamaDecoderLayer"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "old = isinstance(past_key_values, (tuple, list))\n    if old:\n        return past_key_values[0][0]",
+        "old = isinstance(past_key_values, tuple)\n    if not old:\n        return 1\n    return past_key_values[0][0]",
+        'new = hasattr(past_key_values, "get_seq_length")\n    return 1 if new else past_key_values[0][0]',
+        "if isinstance(past_key_values, DynamicCache):\n        return 1\n    return past_key_values[0][0]",
+        'return 1 if callable(getattr(past_key_values, "get_seq_length", None)) else past_key_values[0][0]',
+    ],
+)
+def test_tuples_that_are_told_apart_in_another_way(body: str) -> None:
+    assert "KV204" not in codes(f"from transformers import DynamicCache\n\n\ndef first(past_key_values):\n    {body}\n")
+
+
+def test_a_test_that_no_longer_holds() -> None:
+    body = "old = isinstance(past_key_values, tuple)\n    past_key_values = DynamicCache()\n    return past_key_values[0] if old else 1"
+    assert codes(f"from transformers import DynamicCache\n\n\ndef first(past_key_values):\n    {body}\n") == {"KV204"}

@@ -663,7 +663,7 @@ class Calls(Expressions):
         if name == "hasattr" and len(arguments) == 2:
             return self._hasattr(node, arguments)
         if name == "callable" and len(node.args) == 1:
-            return self._callable(arguments[0])
+            return self._callable(arguments[0], node.args[0])
         if name == "vars" and len(arguments) == 1:
             outputs = bool(arguments[0]) and all(isinstance(atom, ModelOutput) for atom in arguments[0])
             return (OutputDict(),) if outputs else UNKNOWN
@@ -730,10 +730,11 @@ class Calls(Expressions):
             return (HasMember(path, name),)
         return (Truth(truths[0]),)
 
-    def _callable(self, value: Value) -> Value:
+    def _callable(self, value: Value, node: ast.expr) -> Value:
         """``callable(getattr(x, "name", None))``: true where the member exists."""
         present = [atom for atom in value if not isinstance(atom, NoneValue)]
-        if any(isinstance(atom, NoneValue) for atom in value) and all(isinstance(atom, Member) for atom in present):
+        asked = any(isinstance(atom, NoneValue) for atom in value) or (bool(value) and isinstance(node, ast.Call))
+        if asked and all(isinstance(atom, Member) for atom in present):
             releases = ReleaseSet(0)
             for atom in present:
                 releases |= atom.when & self.timeline.all

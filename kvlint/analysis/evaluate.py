@@ -143,6 +143,7 @@ class Walk(Annotations):
         self._loop_depth = 0
         self._breaks: list[list[Flow]] = []
         self._missing: list[ReleaseSet | None] = []
+        self._conditions = {}
         self._asking = False
         self._shims = set()
         self._patched: set[str | bool] = set()

@@ -9,6 +9,7 @@ from kvlint.analysis.calls import Calls
 from kvlint.analysis.expressions import SIGNATURE
 from kvlint.analysis.facts import GuardUse, TestUse
 from kvlint.analysis.names import CACHE_KEYWORDS, looks_like_cache, version_of_name
+from kvlint.analysis.nodes import assignment, statements, walk
 from kvlint.analysis.recorder import Flow, merge, path_of
 from kvlint.analysis.values import (
     CACHE,
@@ -52,6 +53,26 @@ class TestedClasses:
     has_other: bool
 
 
+def conditions_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.Call]:
+    """The names that a function sets once, to an ``isinstance`` or a ``hasattr`` of a name that it never sets again."""
+    stored: dict[str, int] = {}
+    asked: dict[str, ast.Call] = {}
+    for statement in statements(function):
+        targets, value = assignment(statement)
+        bound = [*targets, getattr(statement, "target", None)]
+        for item in (part for target in bound if target is not None for part in walk(target)):
+            if isinstance(item, ast.Name):
+                stored[item.id] = stored.get(item.id, 0) + 1
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and isinstance(targets[0], ast.Name):
+            if value.func.id in ("isinstance", "hasattr") and len(value.args) == 2:
+                asked[targets[0].id] = value
+    return {
+        name: call
+        for name, call in asked.items()
+        if stored[name] == 1 and isinstance(call.args[0], ast.Name) and call.args[0].id not in stored
+    }
+
+
 def kind_asked_for(left: ast.expr, op: ast.cmpop, right: ast.expr) -> ast.Call | None:
     """``isinstance(x, kind)`` for ``type(x) is kind``, ``type(x) == kind`` and ``type(x) in (kind, ...)``."""
     asked = isinstance(left, ast.Call) and isinstance(left.func, ast.Name) and left.func.id == "type"
@@ -73,6 +94,8 @@ def namespace_of(node: ast.expr) -> ast.expr | None:
 class Guards(Calls):
     """Splits a flow at a condition."""
 
+    _conditions: dict[int, dict[str, ast.Call]]
+    """What the names of a function stand for that are set to a test once, by the function."""
     _asking: bool
     """A version helper is being asked: what its arguments decide is decided."""
 
@@ -140,6 +163,9 @@ class Guards(Calls):
             by_name = version_of_name(test.id if isinstance(test, ast.Name) else test.attr)
             if by_name is not None:
                 return self._split(flow, self.timeline.compare(*by_name), test)
+        asked = self._condition(test) if isinstance(test, ast.Name) else None
+        if asked is not None:
+            return self.branch(asked, flow, owner)
         self._record_test(test, test, value, "truth", flow, owner)
         yes, no = flow.copy(), flow.copy()
         path = path_of(test)
@@ -153,6 +179,16 @@ class Guards(Calls):
                 return None, no
             self._narrow_to_absent(no, value)
         return (yes if yes.releases else None), (no if no.releases else None)
+
+    def _condition(self, name: ast.Name) -> ast.Call | None:
+        """``isinstance(past, tuple)`` for ``is_legacy`` that the function sets to it once; *past* stays what it is."""
+        if self._function is None:
+            return None
+        node = self._function.node
+        known = self._conditions.get(id(node))
+        if known is None:
+            known = self._conditions[id(node)] = conditions_of(node)
+        return known.get(name.id)
 
     def _narrow_to_absent(self, flow: Flow, value: Value) -> None:
         """``layers = getattr(cache, "layers", None)``: where it is false, the member is taken to be missing."""
@@ -430,7 +466,8 @@ def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
     removed_cache = False
     for atom in value:
         if isinstance(atom, CacheObject) and classes.caches:
-            if CACHE in classes.caches or atom.cls in classes.caches:
+            by_name = atom.cls == CACHE and atom.certainty < Certainty.PROVEN
+            if CACHE in classes.caches or atom.cls in classes.caches or by_name:
                 removed_cache = True
                 continue
         if isinstance(atom, (LegacyCache, Items, Sequence)) and classes.has_tuple:

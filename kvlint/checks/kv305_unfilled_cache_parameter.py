@@ -32,6 +32,11 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
 
 
+BY_POSITION = frozenset({"GPT2Block", "DecisionTransformerGPT2Block", "ImageGPTBlock", "GPTBigCodeBlock", "GitLayer"})
+"""Layers that their models give the cache as the second argument, whatever it is called (4.57.6 and 5.24.0, the
+``modeling_*.py`` of gpt2, decision_transformer, imagegpt, gpt_bigcode and git)."""
+
+
 class UnfilledCacheParameter(Check):
     """Reports functions that the library calls and that do not know the keyword it uses for the cache."""
 
@@ -43,7 +48,7 @@ class UnfilledCacheParameter(Check):
     def findings(self, facts: Facts) -> Iterator[Finding]:
         called = library_called(facts)
         wrong = {id(item): unfilled(facts, item) for item in called}
-        hit = [item for item in called if wrong[id(item)]]
+        hit = [item for item in called if wrong[id(item)] and not filled_by_position(item)]
         for item in hit:
             yield self._parameter_finding(facts, item, wrong[id(item)], hit)
         yield from self._kwargs_findings(facts, called)
@@ -174,6 +179,16 @@ def missing(names: dict[str, ReleaseSet], accepted: set[str]) -> ReleaseSet:
         if name in accepted:
             taken |= releases
     return given - taken
+
+
+def filled_by_position(item: LibraryCalled) -> bool:
+    """True for the second parameter of a layer that is handed its cache by position."""
+    owner, parameter = item.info.owner, known_parameter(item.info)
+    if owner is None or parameter is None:
+        return False
+    positional = [*item.info.node.args.posonlyargs, *item.info.node.args.args]
+    place = next((index for index, arg in enumerate(positional) if arg is parameter), -1)
+    return place == 2 and any(base.rpartition(".")[2] in BY_POSITION for base in owner.foreign_bases())
 
 
 def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
