@@ -27,6 +27,7 @@ from kvlint.analysis.facts import (
     ImportUse,
     ReturnUse,
 )
+from kvlint.analysis.guards import is_question
 from kvlint.analysis.library import is_hook_owner, is_layer_class, is_own_module
 from kvlint.analysis.names import (
     ATTENTION_PARTS,
@@ -396,6 +397,8 @@ class Walk(Annotations):
             self.assign(target, self.expression(node.args[2], flow, node), flow, node.args[2])
 
     def _exec_Assign(self, node: ast.Assign, flow: Flow) -> Flow:
+        if is_question(node.value):
+            self.telling.names.update(target.id for target in node.targets if isinstance(target, ast.Name))
         value = self.value_of(node.value, flow, node)
         for target in node.targets:
             self.assign(target, value, flow, node.value)

@@ -53,6 +53,12 @@ class TestedClasses:
     has_other: bool
 
 
+def is_question(node: ast.AST | None) -> bool:
+    """True for ``isinstance(x, kind)`` and ``hasattr(x, name)``."""
+    asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "hasattr")
+    return asked and isinstance(node, ast.Call) and len(node.args) == 2
+
+
 def conditions_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.Call]:
     """The names that a function sets once, to an ``isinstance`` or a ``hasattr`` of a name that it never sets again."""
     stored: dict[str, int] = {}
@@ -63,9 +69,8 @@ def conditions_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str,
         for item in (part for target in bound if target is not None for part in walk(target)):
             if isinstance(item, ast.Name):
                 stored[item.id] = stored.get(item.id, 0) + 1
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and isinstance(targets[0], ast.Name):
-            if value.func.id in ("isinstance", "hasattr") and len(value.args) == 2:
-                asked[targets[0].id] = value
+        if isinstance(value, ast.Call) and is_question(value) and isinstance(targets[0], ast.Name):
+            asked[targets[0].id] = value
     return {
         name: call
         for name, call in asked.items()
