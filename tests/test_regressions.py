@@ -1342,3 +1342,18 @@ def test_tuples_that_are_told_apart_in_another_way(body: str) -> None:
 def test_a_test_that_no_longer_holds() -> None:
     body = "old = isinstance(past_key_values, tuple)\n    past_key_values = DynamicCache()\n    return past_key_values[0] if old else 1"
     assert codes(f"from transformers import DynamicCache\n\n\ndef first(past_key_values):\n    {body}\n") == {"KV204"}
+
+
+def test_a_model_that_never_reads_its_cache() -> None:
+    """A reward model takes the parameter because others do, and scores whole sequences."""
+    text = """
+from transformers import LlamaForCausalLM
+
+
+class Reward(LlamaForCausalLM):
+    def forward(self, input_ids=None, attention_mask=None, past_key_values=None, **kwargs):
+        hidden = self.model(input_ids, attention_mask=attention_mask).last_hidden_state
+        return {score}
+"""
+    assert "KV305" not in codes(text.format(score="self.score(hidden[:, -1])"))
+    assert "KV305" in codes(text.format(score="self.score(hidden[:, -1]), past_key_values"))

@@ -203,7 +203,7 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
     if loose and item.encoder:
         return NO_RELEASE
-    if loose and item.role == "prepare" and is_unread(item.info, accepted):
+    if loose and item.role in ("prepare", "model") and is_unread(item.info, accepted):
         return NO_RELEASE
     if loose and only_passes_on(item.info, accepted) and not lost_further_on(facts, item, wrong):
         return NO_RELEASE
