@@ -681,3 +681,34 @@ def test_a_model_with_as_many_layers_as_query_heads() -> None:
     assert lines(head + "kv_cache = 2 * 32 * 32 * 128 * 4096 * 2\n", codes=("KV701",)) == {(3, "KV701")}
     assert lines(head + "kv_cache = 2 * 32 * 32 * 128 * 8 * 2\n", codes=("KV701",)) == {(3, "KV701")}
     assert lines(head + "kv_cache = 2 * 32 * 4096 * 8192 * 2\n", codes=("KV701",)) == {(3, "KV701")}
+
+
+def test_a_fallback_for_configurations_without_kv_heads() -> None:
+    text = """
+def kv(config, n):
+    try:
+        heads = config.num_key_value_heads
+    except AttributeError:
+        heads = config.num_attention_heads
+    return {"kv_cache": 2 * config.num_hidden_layers * heads * config.head_dim * n}
+"""
+    assert lines(text, codes=("KV701",)) == set()
+    assert lines(text.replace("num_key_value_heads", "num_attention_heads"), codes=("KV701",)) == {(7, "KV701")}
+
+
+def test_the_transformer_of_a_diffusion_pipeline() -> None:
+    text = """
+import torch
+from diffusers import DiffusionPipeline
+
+
+class Pipe(DiffusionPipeline):
+    def alloc(self, b, n):
+        kv_cache = {}
+        for i in range(self.transformer.config.num_layers):
+            heads, dim = self.transformer.config.num_attention_heads, self.transformer.config.attention_head_dim
+            kv_cache[i] = {"k": torch.zeros(b, self.transformer.config.num_attention_heads, n, dim)}
+        return kv_cache
+"""
+    assert lines(text, codes=("KV701",)) == set()
+    assert lines(text.replace("diffusers", "pipelines"), codes=("KV701",)) == {(11, "KV701")}

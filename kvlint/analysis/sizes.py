@@ -35,6 +35,8 @@ BYTES, TOKENS, GROUP, NOPE, LATENT, NUMBER, OTHER = (
     "number",
     "other",
 )
+DIFFUSION_CONFIGS = ("transformer.config", "unet.config")
+"""In a file that names diffusers: models with as many kv heads as query heads, and no name for them."""
 WEAK_HEADS = "heads by a bare name"
 
 CACHE_WORD = re.compile(
@@ -289,8 +291,12 @@ class SizeReader:
                     inner = getattr(statement, name, None)
                     if isinstance(inner, list) and inner and isinstance(inner[0], ast.stmt):
                         self.block(inner, scope)
+                tried = dict(scope.env)
                 for handler in getattr(statement, "handlers", ()):
                     self.block(handler.body, scope)
+                for name, quantity in tried.items():
+                    if KV in quantity.kinds and scope.env[name] is not quantity:
+                        scope.env[name] = quantity  # the handler is for a config without kv heads
 
     def assign(self, targets: Sequence[ast.expr], value: ast.expr, scope: Scope) -> None:
         target = targets[0]
@@ -462,7 +468,7 @@ class SizeReader:
         base = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
         if isinstance(node, ast.Call) and node.args:
             base = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
-        if base is None:
+        if base is None or (ast.unparse(base).endswith(DIFFUSION_CONFIGS) and "diffusers" in self.text):
             return False
         return bool(CONFIG_NAME.search(text_of(base))) or (isinstance(base, ast.Name) and base.id in scope.configs)
 
