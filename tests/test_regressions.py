@@ -1357,3 +1357,39 @@ class Reward(LlamaForCausalLM):
 """
     assert "KV305" not in codes(text.format(score="self.score(hidden[:, -1])"))
     assert "KV305" in codes(text.format(score="self.score(hidden[:, -1]), past_key_values"))
+
+
+@pytest.mark.parametrize("condition", ["is_v5()", "is_v5_at_once()", "V5", "compat.is_v5()", "compat.V5"])
+def test_a_version_that_another_module_of_the_project_tests(tmp_path: Path, condition: str) -> None:
+    """Helpers without arguments were asked only where they stand in the same file."""
+    compat = textwrap.dedent(
+        """
+        import transformers
+        from packaging import version
+
+        V5 = version.parse(transformers.__version__) >= version.parse("5")
+
+
+        def is_v5():
+            return V5
+
+
+        def is_v5_at_once():
+            return version.parse(transformers.__version__) >= version.parse("5")
+        """
+    )
+    use = f"""
+from transformers import DynamicCache
+
+from . import compat
+from .compat import V5, is_v5, is_v5_at_once
+
+
+def keys(cache: DynamicCache):
+    return cache.layers if {condition} else cache.key_cache
+"""
+    for name, text in (("pyproject.toml", ""), ("__init__.py", ""), ("compat.py", compat), ("use.py", use)):
+        (tmp_path / name).write_text(text)
+    assert lines(use, "5.24.0", codes=ALL, path=tmp_path / "use.py") == set()
+    old = use.replace(condition + " else", f"not {condition} else")
+    assert {code for _, code in lines(old, "5.24.0", codes=ALL, path=tmp_path / "use.py")} == {"KV202"}

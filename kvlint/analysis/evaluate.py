@@ -64,6 +64,7 @@ from kvlint.analysis.values import (
     ModelOutput,
     NoneValue,
     PerRelease,
+    ProjectModule,
     Sequence,
     Symbol,
     Truth,
@@ -836,10 +837,11 @@ class Walk(Annotations):
             return fallback
         if node.level == 0 and (not module or module.split(".")[0] in sys_modules()):
             return fallback
+        if node.level and not node.module:
+            module_of_name = self.project.module_path(self.path, name, node.level)
+            if module_of_name is not None:
+                return (ProjectModule(module_of_name),)
         path = self.project.module_path(self.path, node.module or "", node.level)
-        if path is None and node.level and not node.module:
-            path = self.project.module_path(self.path, name, node.level)
-            return fallback if path is None else UNKNOWN
         if path is None:
             return fallback
         return Later.of(fallback, lambda: self.exported(path, name) or fallback)
@@ -985,11 +987,19 @@ class Walk(Annotations):
             return None
         if not all(isinstance(literal(value), (str, int)) for value in given.values()):
             return None
-        if "version" not in ast.unparse(info.node).lower():
+        if not self._speaks_of_versions(info):
             return None
         if self._function_at.get(id(info.node)) is info:
             return self._ask(info, given)
         return info.home._ask(info, given) if isinstance(info.home, Walk) else None
+
+    def _speaks_of_versions(self, info: FunctionInfo) -> bool:
+        """True for a function that names versions, or a name of its module that a version decides."""
+        if "version" in ast.unparse(info.node).lower():
+            return True
+        names = (info.home if isinstance(info.home, Walk) else self).module_flow.names
+        words = {item.id for item in walk(info.node) if isinstance(item, ast.Name)} & names.keys()
+        return any(isinstance(atom, (Truth, PerRelease)) for word in words for atom in names[word])
 
     def _ask(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
         """Walks the function once for these arguments, apart from everything that is being recorded."""

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from kvlint.analysis.facts import (
@@ -27,6 +28,7 @@ from kvlint.analysis.names import (
     MODEL_PARTS,
 )
 from kvlint.analysis.nodes import children, walk
+from kvlint.analysis.project import WORTH_FOLLOWING
 from kvlint.analysis.recorder import Flow, Recorder, path_of, unknown
 from kvlint.analysis.scopes import MODULE, FunctionInfo
 from kvlint.analysis.values import (
@@ -60,6 +62,7 @@ from kvlint.analysis.values import (
     OutputDict,
     PerRelease,
     Pipeline,
+    ProjectModule,
     Sequence,
     StoredTensor,
     SuperObject,
@@ -392,6 +395,13 @@ class Expressions(Recorder):
         if method is not None:
             return (LocalFunction(method),)
         return atom.info.attribute(name) or UNKNOWN
+
+    def exported(self, path: Path, name: str) -> Value:
+        raise NotImplementedError
+
+    def _attribute_module(self, atom: ProjectModule, name: str, node: ast.expr) -> Value:
+        worth = WORTH_FOLLOWING.search(name) or WORTH_FOLLOWING.search(atom.path.stem)
+        return (self.exported(atom.path, name) if worth else ()) or UNKNOWN
 
     def _attribute_unknown(self, atom: Unknown, name: str, node: ast.expr) -> Value:
         return self._attribute_by_name(name, node)
@@ -861,6 +871,7 @@ Expressions._attribute_handlers = {
     Unknown: Expressions._attribute_unknown,
     Pipeline: Expressions._attribute_pipeline,
     PerRelease: Expressions._attribute_version,
+    ProjectModule: Expressions._attribute_module,
     ModelKwargs: Expressions._attribute_kwargs,
     LegacyCache: Expressions._attribute_member_holder,
     Member: Expressions._attribute_member,

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvlint.findings import Origin
@@ -228,6 +229,13 @@ class Sequence(Atom):
 
     item: Value
     is_tuple: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectModule(Atom):
+    """A module of the project (``from . import compat``)."""
+
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
