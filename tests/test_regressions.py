@@ -1393,3 +1393,19 @@ def keys(cache: DynamicCache):
     assert lines(use, "5.24.0", codes=ALL, path=tmp_path / "use.py") == set()
     old = use.replace(condition + " else", f"not {condition} else")
     assert {code for _, code in lines(old, "5.24.0", codes=ALL, path=tmp_path / "use.py")} == {"KV202"}
+
+
+def test_nothing_is_asked_of_a_value_that_cannot_be() -> None:
+    """`contains` of a set of versions, asked about a value without alternatives, or about no version at all."""
+    text = """
+from packaging.specifiers import SpecifierSet
+from transformers import DynamicCache
+
+
+def first(cache: DynamicCache, other):
+    layers = getattr(cache, "layers", None)
+    if layers is None and SpecifierSet(">=5").contains(layers):
+        return 0
+    return SpecifierSet(">=5").contains(other), SpecifierSet(">=5").contains(), cache.key_cache
+"""
+    assert codes(text, "5.24.0") == {"KV202"}

@@ -127,3 +127,12 @@ def test_another_timeline_has_words_of_its_own() -> None:
     codes = frozenset({"KV101"})
     assert screen.candidates(data, codes, "a.py", release, length) == frozenset()
     assert screen.candidates(data, codes, "a.py", release, length + 1) == codes
+
+
+def test_the_releases_of_lines() -> None:
+    """Statements ask by their line, so that a file of guarded statements does not cost the square of its length."""
+    from kvlint.analysis.facts import by_line
+    from kvlint.releases import ReleaseSet
+
+    found = by_line({(2, 4): ReleaseSet(0b0111), (3, 3): ReleaseSet(0b1110), (9, 9): ReleaseSet(0)})
+    assert {line: releases.bits for line, releases in found.items()} == {2: 0b0111, 3: 0b0110, 4: 0b0111, 9: 0}

@@ -191,7 +191,6 @@ class Calls(Expressions):
             if isinstance(atom, Symbol) and atom.name == "functools.partial" and arguments:
                 if any(self.library.cache_class(made.name) for made in of_type(arguments[0], Symbol)):
                     return True
-                return True
             if isinstance(atom, (Model, LocalFunction, LocalClass, Pipeline)) or (
                 isinstance(atom, Member) and type(atom.of) in FOLLOWED
             ):
@@ -253,7 +252,7 @@ class Calls(Expressions):
             absent |= self.timeline.all if present is None else self.timeline.all - present
         if base and absent != self.timeline.all:
             fallback = restrict(fallback, absent)
-        return join(*[part for part in parts if part], fallback)
+        return join(*[part for part in parts if part], fallback) or UNKNOWN
 
     def member_releases(self, atom: Atom, name: str) -> ReleaseSet | None:
         """Releases on which an alternative has the member; None where that is not known."""
@@ -522,8 +521,9 @@ class Calls(Expressions):
             return UNKNOWN
         if isinstance(of, PerRelease):
             return self._call_version_method(of, name, arguments)
-        if isinstance(of, Literal) and name == "contains" and arguments and isinstance(arguments[0][0], PerRelease):
-            holds = compare_each("In", arguments[0][0].values, of.value)
+        if isinstance(of, Literal) and name == "contains" and arguments:
+            dated = next(of_type(arguments[0], PerRelease), None) if len(arguments[0]) == 1 else None
+            holds = compare_each("In", dated.values, of.value) if dated is not None else None
             return (Truth(holds),) if holds is not None else UNKNOWN
         if isinstance(of, Literal) and isinstance(of.value, str) and name == "join" and len(arguments) == 1:
             if len(arguments[0]) == 1 and isinstance(arguments[0][0], PerRelease):

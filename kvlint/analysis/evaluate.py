@@ -26,6 +26,7 @@ from kvlint.analysis.facts import (
     FunctionUse,
     ImportUse,
     ReturnUse,
+    by_line,
 )
 from kvlint.analysis.guards import is_question
 from kvlint.analysis.library import is_hook_owner, is_layer_class, is_own_module
@@ -148,7 +149,7 @@ class Walk(Annotations):
         self._conditions = {}
         self._asking = False
         self._shims = set()
-        self._patched: set[str | bool] = set()
+        self._patched: set[str] = set()
         """The levels of a model (attention, layers, models) of which methods are replaced."""
         self._package = package_name(path)
         self.in_transformers = self._package.split(".")[0] == "transformers"
@@ -185,9 +186,10 @@ class Walk(Annotations):
 
         Only functions of the module whose every mention is a call that was walked.
         """
+        lines = by_line(self.reach)
         for info in self.functions:
             if info.name.startswith("_") and info.owner is None and info.parent is None and id(info) in self._walked:
-                reaching = self._reached_by_calls(info)
+                reaching = self._reached_by_calls(info, lines)
                 if reaching is not None and not info.releases <= reaching:
                     info.releases &= reaching
                     self._drop_facts([info])
@@ -195,8 +197,11 @@ class Walk(Annotations):
                     if info.releases:
                         self.run_function(info)
 
-    def _reached_by_calls(self, info: FunctionInfo) -> ReleaseSet | None:
-        """The releases on which a function is called; None where it may be called by somebody else."""
+    def _reached_by_calls(self, info: FunctionInfo, lines: dict[int, ReleaseSet]) -> ReleaseSet | None:
+        """The releases on which a function is called; None where it may be called by somebody else.
+
+        *lines* are those that not every release gets to.
+        """
         mentions = re.findall(rf"\b{re.escape(info.name)}\b", self.text)
         if info.node.decorator_list or len(mentions) < 2:
             return None
@@ -206,18 +211,10 @@ class Walk(Annotations):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == info.name:
                 calls += 1
                 known = info.callers.get(id(node))
-                if known is None and self._reaching(node.lineno):
+                if known is None and self.target & lines.get(node.lineno, self.target):
                     return None  # in a function that was not walked
                 found |= known or found
         return found if len(mentions) == 1 + calls else None
-
-    def _reaching(self, line: int) -> ReleaseSet:
-        """The releases that get to a line, as far as the walk has come there."""
-        found = self.target
-        for (first, last), releases in self.reach.items():
-            if first <= line <= last:
-                found &= releases
-        return found
 
     def _walk_speaking(self) -> None:
         """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they
@@ -503,7 +500,7 @@ class Walk(Annotations):
         names = [atom.name for atom in base if isinstance(atom, Symbol)]
         if not names or not all(is_hook_owner(name) or is_layer_class(name) for name in names):
             return
-        self._patched.update("attention" if "Attention" in name else is_layer_class(name) for name in names)
+        self._patched.update(map(level_of, names))
         for atom in of_type(value, LocalFunction):
             if not atom.info.patches:
                 atom.info.patches = True
@@ -1206,6 +1203,13 @@ def is_whole_test(pattern: ast.pattern) -> bool:
 def is_irrefutable(pattern: ast.pattern) -> bool:
     """True for ``case _`` and ``case name``."""
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+
+
+def level_of(qualified: str) -> str:
+    """Where a class of transformers stands in a model."""
+    if "Attention" in qualified:
+        return "attention"
+    return "layer" if is_layer_class(qualified) else "model"
 
 
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:

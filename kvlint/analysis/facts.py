@@ -7,7 +7,7 @@ for building a fix), the place it stands in, and the values that meet there.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -204,6 +204,16 @@ class GuardUse:
     place: Place
 
 
+def by_line(reach: Mapping[tuple[int, int], ReleaseSet]) -> dict[int, ReleaseSet]:
+    """The releases that get to each line that not all of them get to; *reach* has them by the first and last line."""
+    found: dict[int, ReleaseSet] = {}
+    for (first, last), releases in reach.items():
+        for line in range(first, last + 1):
+            known = found.get(line)
+            found[line] = releases if known is None else known & releases
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """Everything the checks may ask about one region."""
@@ -255,12 +265,10 @@ class Facts:
 
     def reaching(self, statement: ast.stmt) -> ReleaseSet:
         """The releases of the target on which a statement runs, as far as version guards and early ends decide it."""
-        first, last = statement.lineno, statement.end_lineno or statement.lineno
-        releases = self.target
-        for (start, end), some in self.reach.items():
-            if start <= first and last <= end:
-                releases &= some
-        return releases
+        known = self.memo.get("reach")
+        if not isinstance(known, dict):
+            known = self.memo["reach"] = by_line(self.reach)
+        return self.target & known.get(statement.lineno, self.target)
 
     @property
     def index(self) -> LineIndex:
