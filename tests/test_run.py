@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from kvlint import engine, lint, triggers, workers
+from kvlint import lint, triggers, workers
+from kvlint import run as runs
 from kvlint.cache import Cache
 from kvlint.config import Overrides, Resolver
 from kvlint.discovery import discover
-from kvlint.engine import Options, Run
 from kvlint.fixing import allowed_applicabilities
 from kvlint.folders import cache_folder
 from kvlint.jobs import Fault, Job, Result
 from kvlint.releases import ReleaseSet
+from kvlint.run import Options, Run
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
 
@@ -52,7 +53,7 @@ def run(fix: bool = False, jobs: int = 1, use_cache: bool = True, **overrides: o
     resolver = Resolver.create(Overrides(**overrides), str(Path.cwd()))  # type: ignore[arg-type]
     allowed = allowed_applicabilities(False) if fix else frozenset()
     files = discover((".",), resolver).files
-    return engine.run(files, Options(cwd=str(Path.cwd()), allowed=allowed, jobs=jobs, use_cache=use_cache))
+    return runs.run(files, Options(cwd=str(Path.cwd()), allowed=allowed, jobs=jobs, use_cache=use_cache))
 
 
 def found(outcome: Run) -> list[tuple[str, int, str]]:
@@ -256,15 +257,15 @@ def test_entries_of_other_settings_are_kept_up_to_a_limit(monkeypatch: pytest.Mo
 
 
 def test_what_the_screen_said_is_kept_for_the_content(monkeypatch: pytest.MonkeyPatch, parsed: list[str]) -> None:
-    monkeypatch.setattr(engine, "REMEMBERED_FILES", 1)
+    monkeypatch.setattr(runs, "REMEMBERED_FILES", 1)
     asked: list[bytes] = []
-    original = engine.screen_bytes
+    original = runs.screen_bytes
 
     def note(data: bytes, *rest: Any) -> str:
         asked.append(data)
         return original(data, *rest)
 
-    monkeypatch.setattr(engine, "screen_bytes", note)
+    monkeypatch.setattr(runs, "screen_bytes", note)
     write("a.py", STALE)
     write("b.py", "x = 1\n")
     write("c.py", "x = 1  # kvlint: ignore[KV204]\n")
