@@ -1,0 +1,101 @@
+"""The units of a project's files: found, screened, lowered, remembered by content.
+
+Files that say nothing of caches, models or transformers are left out; what they hold can decide nothing here.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kvlint.discovery import ignore_files_above, is_ignored, read_ignore_file
+from kvlint.engine.link import Project
+from kvlint.engine.lower import lower
+from kvlint.engine.units import Unit
+
+WORTH_LOWERING = re.compile(
+    rb"transformers|past_key|key_value|layer_past|kv_cache|DynamicCache|use_cache|[Cc]ache\b|pkv|past\b"
+)
+MAX_BYTES = 1_500_000
+"""Bytes of the largest file that is lowered; bigger ones were not written by hand."""
+MAX_FILES = 8_000
+"""Python files of the largest project that is looked at as a whole; of a bigger one, each file is looked at alone."""
+SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "venv", "env"})
+LIBRARY = "transformers"
+
+
+@dataclass(slots=True)
+class Index:
+    """The projects of a run, each read once. *buffers* are contents that differ from those on disk."""
+
+    buffers: dict[str, bytes] = field(default_factory=dict)
+    projects: dict[str, Project] = field(default_factory=dict)
+
+    def project(self, root: str) -> Project:
+        """The project at *root*."""
+        if root not in self.projects:
+            units: dict[str, Unit] = {}
+            files = list(python_files(root))
+            if len(files) <= MAX_FILES:
+                for path in files:
+                    unit = lowered(path, self.buffers.get(path))
+                    if unit is not None:
+                        units[path] = unit
+            self.projects[root] = Project(root, units)
+        return self.projects[root]
+
+
+def python_files(root: str) -> Iterator[str]:
+    """The Python files below *root*, sorted: not those that git ignores, nor virtual environments.
+
+    Copies of transformers inside of the project are left out: they are a library of their own.
+    """
+    pending = [(root, ignore_files_above(root))]
+    while pending:
+        folder, ignores = pending.pop()
+        try:
+            with os.scandir(folder) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        names = {entry.name for entry in listed}
+        if folder != root and ("pyvenv.cfg" in names or is_library_copy(folder, names)):
+            continue
+        if ".gitignore" in names:
+            ignores = (*ignores, *read_ignore_file(os.path.join(folder, ".gitignore"), folder))
+        inner = []
+        for entry in listed:
+            if entry.is_dir(follow_symlinks=False):
+                hidden = entry.name.startswith(".") or entry.name in SKIPPED
+                if not hidden and not (ignores and is_ignored(entry.path, entry.name + "/", ignores)):
+                    inner.append((entry.path, ignores))
+            elif entry.name.endswith(".py") and not (ignores and is_ignored(entry.path, entry.name, ignores)):
+                yield entry.path
+        pending += reversed(inner)
+
+
+def is_library_copy(folder: str, names: set[str]) -> bool:
+    """True for a folder that holds the package transformers itself."""
+    return os.path.basename(folder) == LIBRARY and {"__init__.py", "modeling_utils.py"} <= names
+
+
+def lowered(path: str, data: bytes | None = None) -> Unit | None:
+    """The unit of a file; None for one that says nothing of interest, or that cannot be read or parsed."""
+    try:
+        if data is None:
+            with open(path, "rb", buffering=0) as file:
+                data = file.read()
+        if len(data) > MAX_BYTES:
+            return None
+        if WORTH_LOWERING.search(data) is None and os.path.basename(path) != "__init__.py":
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(data)
+        return lower(path, data.decode(errors="replace"), tree)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
