@@ -69,7 +69,7 @@ def needs_of(files: Sequence[FoundFile], options: Options, target: Target, known
     """Analyses *files* for the releases of *target*; *known* are the keys of the members that a shim can bring."""
     from kvlint.analysis import analyse
     from kvlint.diagnostics import Placer
-    from kvlint.lint import look_at, project_of
+    from kvlint.linter import look_at, project_of
     from kvlint.run import Candidate, Targets, make_job, screen
     from kvlint.timeline import the_timeline
 
