@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvlint.diagnostics import Diagnostic
-from kvlint.engine.units import Surroundings
+from kvlint.engine.units import ALONE, Surroundings
 from kvlint.findings import Applicability
 from kvlint.releases import ReleaseSet
 
@@ -38,7 +38,7 @@ class Job:
     use_suppressions: bool = True
     with_fixes: bool = True
     data: bytes | None = None
-    surroundings: Surroundings = Surroundings()
+    surroundings: Surroundings = ALONE
 
 
 @dataclass(frozen=True, slots=True)

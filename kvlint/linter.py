@@ -30,6 +30,7 @@ from kvlint.timeline import the_timeline
 
 if TYPE_CHECKING:
     from kvlint.analysis.facts import Facts
+    from kvlint.analysis.joint import Joint
     from kvlint.analysis.project import Project
     from kvlint.timeline import Timeline
 
@@ -186,7 +187,9 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
     from kvlint.analysis import analyse
 
     try:
-        facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
+        facts = joint_facts(job, region, path, timeline)
+        if facts is None:
+            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
     except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)
@@ -202,11 +205,55 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
         facts.let_go()
 
 
+@dataclass(slots=True)
+class Shelf:
+    """The modules that were walked together last, for the next file of their cluster."""
+
+    key: str = ""
+    joint: Joint | None = None
+
+
+@lru_cache(maxsize=1)
+def shelf() -> Shelf:
+    """The one of this process."""
+    return Shelf()
+
+
+def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Facts | None:
+    """The facts of a module that was walked together with those around it; None for a region that stands alone."""
+    around = job.surroundings.around
+    if region.kind != "module" or len(around) < 2:
+        return None
+    from kvlint.analysis.joint import Joint
+
+    texts = {other: region.text if other == job.path else text_of(other) for other in around}
+    words = [f"{job.target.bits:x}", repr(job.surroundings)]
+    words += [f"{other} {len(text)} {digest(text.encode('utf-8', 'replace'))}" for other, text in texts.items()]
+    key = digest("\n".join(words).encode("utf-8", "surrogateescape"))
+    held = shelf()
+    if held.key != key or held.joint is None:
+        if held.joint is not None:
+            held.joint.let_go()
+        held.joint = None
+        held.joint = Joint(texts, job.surroundings, job.target, root_of(path.parent), timeline)
+        held.key = key
+    return held.joint.facts(path)
+
+
+def text_of(path: str) -> str:
+    """The source of another module of the project; empty where it cannot be read."""
+    try:
+        source = parse_source(Path(path), Path(path).read_bytes(), docstrings=False)
+    except OSError:
+        return ""
+    return next((region.text for region in source.regions if region.kind == "module"), "")
+
+
 def checked(job: Job, facts: Facts) -> Found:
     """What the checks find in the facts of a region; where one of them fails, what the others do."""
     from kvlint import checks
 
-    dependencies = tuple(str(dependency) for dependency in facts.dependencies)
+    dependencies = (*(str(dependency) for dependency in facts.dependencies), *job.surroundings.around)
     try:
         return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
     except (RecursionError, MemoryError) as problem:

@@ -7,15 +7,17 @@ the result cache or linted, in worker processes where there is enough of it to p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kvlint.config import Settings
 from kvlint.discovery import FoundFile
+from kvlint.engine.index import Index
+from kvlint.engine.units import ALONE, Surroundings
 from kvlint.fingerprint import digest
-from kvlint.roots import project_root
+from kvlint.roots import code_root, project_root
 from kvlint.screen import PYTHON
 from kvlint.selection import UNUSED_SUPPRESSION
 from kvlint.triggers import table
@@ -37,7 +39,7 @@ class Options:
     """What a run does, beyond the settings of its files.
 
     *allowed* are the fixes to apply (none: lint only). *cache_folder* "" is the platform's; *environment* is where
-    ``--target installed`` looks.
+    ``--target installed`` looks. *isolated_files*: each file is looked at as if there were no others.
     """
 
     cwd: str
@@ -48,6 +50,7 @@ class Options:
     with_fixes: bool = True
     jobs: int = 0
     environment: str | None = None
+    isolated_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,7 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
     stores = Stores(options)
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     targets = Targets(options)
+    index = Index({files[0].path: stdin} if stdin is not None and files else {})
 
     def candidates() -> Iterator[tuple[Job, int]]:
         """What has to be linted, while the rest is still being read."""
@@ -130,6 +134,8 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
             if isinstance(outcome, Candidate):
                 target = targets.of(file.settings, os.path.dirname(file.path))
                 job = make_job(outcome, options, target.releases)
+                if not options.isolated_files:
+                    job = replace(job, surroundings=surroundings_of(index, job.path))
                 hit = stores.result(job, outcome.digest)
                 if hit is None or needs_fixing(job, hit):
                     yield job, outcome.size
@@ -138,7 +144,8 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
             elif outcome is not None:
                 results.append(outcome)
 
-    for job, result in execute(candidates(), options.jobs):
+    jobs = candidates() if options.isolated_files else clustered(candidates())
+    for job, result in execute(jobs, options.jobs):
         results.append(result)
         stores.keep(job, result)
     notices = tuple(target.note for target in targets.known.values() if target.note)[:1]
@@ -245,6 +252,27 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
         with_fixes=options.with_fixes,
         data=candidate.data,
     )
+
+
+def surroundings_of(index: Index, path: str) -> Surroundings:
+    """What the project of a file says about it."""
+    if not path.endswith(PYTHON):
+        return ALONE
+    project = index.project(code_root(os.path.dirname(path)))
+    return project.surroundings(path) if path in project.units else ALONE
+
+
+def clustered(jobs: Iterable[tuple[Job, int]]) -> Iterator[tuple[Job, int]]:
+    """The jobs with those of one cluster behind each other."""
+    waiting: dict[tuple[str, ...], list[tuple[Job, int]]] = {}
+    for job, size in jobs:
+        around = job.surroundings.around
+        if len(around) < 2:
+            yield job, size
+        else:
+            waiting.setdefault(around, []).append((job, size))
+    for together in waiting.values():
+        yield from together
 
 
 @dataclass(slots=True)

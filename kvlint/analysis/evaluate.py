@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvlint.analysis.annotations import Annotations
 from kvlint.analysis.calls import LESSONS, teaches
@@ -43,7 +43,7 @@ from kvlint.analysis.names import (
 from kvlint.analysis.nodes import lines_with, walk, walk_lines
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
-from kvlint.analysis.scopes import MODULE, ClassInfo, FunctionInfo
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
     CACHE,
@@ -79,9 +79,13 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.versions import demanded_releases
+from kvlint.engine.units import Surroundings
 from kvlint.releases import ReleaseSet
 from kvlint.source import Region
 from kvlint.timeline import Timeline
+
+if TYPE_CHECKING:
+    from kvlint.analysis.joint import Joint
 
 MAX_ROUNDS = 3
 IMPORT_LINE = re.compile(
@@ -131,6 +135,8 @@ ENDS_A_PART = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 class Walk(Annotations):
     """Walks one module."""
 
+    joint: Joint | None
+
     def __init__(
         self, text: str, tree: ast.Module, path: Path, target: ReleaseSet, project: Project, timeline: Timeline
     ) -> None:
@@ -156,6 +162,14 @@ class Walk(Annotations):
         self._following: set[Path] = {path}
         self.in_parts = False
         self.around = ""
+        self.joint = None
+        self.surroundings = Surroundings()
+
+    def join(self, joint: Joint, surroundings: Surroundings, names: set[str]) -> None:
+        """Makes this one of several walks: *names* are those that mean something in any of them."""
+        self.joint = joint
+        self.surroundings = surroundings
+        self.telling.names = names
 
     # -- the module -------------------------------------------------------------------------------------------------
 
@@ -163,25 +177,29 @@ class Walk(Annotations):
         """Walks the module's statements, then its functions until nothing new is learnt."""
         self.survey_imports()
         self.run_module()
-        self._walk_speaking()
+        self.walk_speaking()
         for _ in range(MAX_ROUNDS - 1):
             changed, self.changed = self.changed, set()
-            names = self._names_of_caches()
-            again = [
-                info for info in self.functions if self._concerned(info, changed) or self._meets_cache(info, names)
-            ]
-            module_again = ("reader", MODULE) in changed
-            if not again and not module_again:
+            if not self.walk_again(changed):
                 break
-            self._drop_facts([*again, None] if module_again else again)
-            if module_again:
-                self.module_flow = Flow({}, self.target)
-                self.run_module()
-            for info in again:
-                self.run_function(info)
-        self._narrow_private_functions()
+        self.narrow_private_functions()
 
-    def _narrow_private_functions(self) -> None:
+    def walk_again(self, changed: set[tuple[str, Any]]) -> bool:
+        """Walks what the lessons of the last round concern once more; False where that is nothing."""
+        names = self._names_of_caches()
+        again = [info for info in self.functions if self._concerned(info, changed) or self._meets_cache(info, names)]
+        module_again = ("reader", id(self)) in changed
+        if not again and not module_again:
+            return False
+        self._drop_facts([*again, None] if module_again else again)
+        if module_again:
+            self.module_flow = Flow({}, self.target)
+            self.run_module()
+        for info in again:
+            self.run_function(info)
+        return True
+
+    def narrow_private_functions(self) -> None:
         """``_legacy_pairs(cache)`` that is called on old releases only is walked again for those.
 
         Only functions of the module whose every mention is a call that was walked.
@@ -216,7 +234,7 @@ class Walk(Annotations):
                 found |= known or found
         return found if len(mentions) == 1 + calls else None
 
-    def _walk_speaking(self) -> None:
+    def walk_speaking(self) -> None:
         """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they
         read, and after them those that are found inside of others meanwhile."""
         aliases = self._quiet_names()
@@ -771,6 +789,11 @@ class Walk(Annotations):
 
     def _exec_Import(self, node: ast.Import, flow: Flow) -> Flow | None:
         for alias in node.names:
+            joined = self.project.module_path(self.path, alias.name, 0) if self.joint is not None else None
+            if joined is not None and self.joint is not None and joined in self.joint.walks:
+                if alias.asname or "." not in alias.name:
+                    flow.bind(alias.asname or alias.name, (ProjectModule(joined),))
+                    continue
             if alias.asname:
                 flow.bind(alias.asname, (Symbol(alias.name),))
             else:
@@ -830,6 +853,10 @@ class Walk(Annotations):
     def _project_name(self, node: ast.ImportFrom, module: str, name: str) -> Value:
         """What a name imported from the project is, where its own module says so."""
         fallback: Value = (Symbol(f"{module}.{name}"),) if node.level == 0 else UNKNOWN
+        if self.joint is not None:
+            joined = self._joined_name(node, name, fallback)
+            if joined is not None:
+                return joined
         if not WORTH_FOLLOWING.search(name) and not WORTH_FOLLOWING.search(node.module or ""):
             return fallback
         if node.level == 0 and (not module or module.split(".")[0] in sys_modules()):
@@ -843,12 +870,26 @@ class Walk(Annotations):
             return fallback
         return Later.of(fallback, lambda: self.exported(path, name) or fallback)
 
+    def _joined_name(self, node: ast.ImportFrom, name: str, fallback: Value) -> Value | None:
+        """What a name of a module that is walked together with this one is; None for any other."""
+        assert self.joint is not None
+        inner = ".".join(filter(None, (node.module or "", name)))
+        module = self.project.module_path(self.path, inner, node.level)
+        if module in self.joint.walks:
+            return (ProjectModule(module),)
+        path = self.project.module_path(self.path, node.module or "", node.level)
+        if path in self.joint.walks:
+            return Later.of(fallback, lambda: self.exported(path, name) or fallback)
+        return None
+
     def exported(self, path: Path, name: str) -> Value:
         """The value of a name at the top level of another module of the project."""
-        if path in self._following or len(self._following) > MAX_FOLLOWED:
-            return ()
         self.dependencies[path] = None
-        inner = self.project.walk(path, self.target, self._shallow)
+        inner = self.joint.module(path) if self.joint is not None else None
+        if inner is None:
+            if path in self._following or len(self._following) > MAX_FOLLOWED:
+                return ()
+            inner = self.project.walk(path, self.target, self._shallow)
         if inner is None:
             return ()
         value = now(inner.module_flow.names.get(name, ()))
@@ -862,6 +903,7 @@ class Walk(Annotations):
             return None
         inner = Walk(module.text, module.tree, path, self.target, self.project, self.timeline)
         inner._following = self._following | {path}
+        inner.joint = self.joint
         inner.survey_imports()
         try:
             inner.run_module()

@@ -30,7 +30,7 @@ from kvlint.analysis.names import (
 from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.project import WORTH_FOLLOWING
 from kvlint.analysis.recorder import Flow, Recorder, path_of, unknown
-from kvlint.analysis.scopes import MODULE, FunctionInfo
+from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -383,7 +383,7 @@ class Expressions(Recorder):
 
     def result_of(self, info: FunctionInfo) -> Value:
         """What a function of the file or its project returns, as far as is known; the place is walked again when more is."""
-        info.readers.add(id(self._function.node) if self._function is not None else MODULE)
+        info.readers.add(id(self._function.node) if self._function is not None else id(self))
         return info.returns or UNKNOWN
 
     def is_model_instance(self, info: Any) -> bool:
@@ -400,7 +400,8 @@ class Expressions(Recorder):
         raise NotImplementedError
 
     def _attribute_module(self, atom: ProjectModule, name: str, node: ast.expr) -> Value:
-        worth = WORTH_FOLLOWING.search(name) or WORTH_FOLLOWING.search(atom.path.stem)
+        joined = self.joint is not None and atom.path in self.joint.walks
+        worth = joined or WORTH_FOLLOWING.search(name) or WORTH_FOLLOWING.search(atom.path.stem)
         return (self.exported(atom.path, name) if worth else ()) or UNKNOWN
 
     def _attribute_unknown(self, atom: Unknown, name: str, node: ast.expr) -> Value:

@@ -9,9 +9,6 @@ from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import LocalClass, Symbol, Value, of_type
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
-MODULE = 0
-"""Stands for the statements of the module among the readers of a function."""
-
 
 @dataclass(eq=False, slots=True)
 class FunctionInfo:
@@ -31,7 +28,7 @@ class FunctionInfo:
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
     readers: set[int] = field(default_factory=set)
-    """The functions (ids of their nodes; ``MODULE`` for the module's own statements) that have used the result."""
+    """The functions (ids of their nodes; the walk's for a module's own statements) that have used the result."""
     home: object = None
     """The walk over the module that the function stands in."""
 

@@ -114,3 +114,7 @@ class Surroundings:
     around: tuple[str, ...] = ()
     places: tuple[Place, ...] = ()
     own: tuple[tuple[str, str], ...] = ()
+
+
+ALONE = Surroundings()
+"""Nothing is known around a file."""
