@@ -222,7 +222,8 @@ def shelf() -> Shelf:
 def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Facts | None:
     """The facts of a module that was walked together with those around it; None for a region that stands alone."""
     around = job.surroundings.around
-    if region.kind != "module" or len(around) < 2:
+    alone = len(around) < 2 and not job.surroundings.places and not job.surroundings.own
+    if region.kind != "module" or alone:
         return None
     from kvlint.analysis.joint import Joint
 

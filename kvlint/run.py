@@ -125,17 +125,20 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
     stores = Stores(options)
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     targets = Targets(options)
+    triggers: dict[tuple[str, ...], frozenset[str]] = {}
     index = Index({files[0].path: stdin} if stdin is not None and files else {})
 
     def candidates() -> Iterator[tuple[Job, int]]:
         """What has to be linted, while the rest is still being read."""
         for file in files:
             outcome = screen(file, options, targets, stdin, remember)
+            around = surroundings_of(index, file.path) if not options.isolated_files else ALONE
+            if len(around.around) > 1 and (outcome is None or isinstance(outcome, Candidate)):
+                outcome = joined(outcome, file, options, targets, around.around, stdin, triggers)
             if isinstance(outcome, Candidate):
                 target = targets.of(file.settings, os.path.dirname(file.path))
                 job = make_job(outcome, options, target.releases)
-                if not options.isolated_files:
-                    job = replace(job, surroundings=surroundings_of(index, job.path))
+                job = replace(job, surroundings=around)
                 hit = stores.result(job, outcome.digest)
                 if hit is None or needs_fixing(job, hit):
                     yield job, outcome.size
@@ -252,6 +255,42 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
         with_fixes=options.with_fixes,
         data=candidate.data,
     )
+
+
+def joined(
+    outcome: Candidate | None,
+    file: FoundFile,
+    options: Options,
+    targets: Targets,
+    around: tuple[str, ...],
+    stdin: bytes | None,
+    known: dict[tuple[str, ...], frozenset[str]],
+) -> Candidate | None:
+    """The outcome of the screen for a file that is walked together with others: their words count as its own.
+
+    *known* is what has been triggered by clusters so far.
+    """
+    codes, asked = file.settings.codes_for(file.path)
+    codes = in_use(codes, asked)
+    if around not in known:
+        together = b"\n".join(read_bytes(other) if other != file.path or stdin is None else stdin for other in around)
+        known[around] = frozenset(screen_bytes(together, file, codes, options, targets).split())
+    triggered = known[around] & codes
+    if outcome is not None:
+        return replace(outcome, triggered=outcome.triggered | triggered)
+    if not triggered:
+        return None
+    data = stdin if stdin is not None else read_bytes(file.path)
+    return Candidate(file, codes, triggered, stdin, len(data), digest(data))
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file; empty where it cannot be read."""
+    try:
+        with open(path, "rb", buffering=0) as handle:
+            return handle.read()
+    except OSError:
+        return b""
 
 
 def surroundings_of(index: Index, path: str) -> Surroundings:

@@ -12,6 +12,7 @@ from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import (
     CACHE_KEYWORDS,
+    CACHE_OUTPUT_KEYS,
     MODEL_CALL_KEYWORDS,
     MODEL_NAMES,
     VERSION_HELPER,
@@ -291,14 +292,15 @@ class Calls(Expressions):
         if isinstance(atom, LocalClass):
             return self._call_class(atom.info, node, arguments, keywords)
         if isinstance(atom, Model):
+            self.pass_to_places(atom, arguments, keywords)
             return self._call_model(atom, node)
         if isinstance(atom, Instance):
-            if self.is_model_instance(atom.info):
-                return self._call_model(Model(), node)
             method = atom.info.method("forward") or atom.info.method("__call__")
             if method is not None:
-                return self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
-            return UNKNOWN
+                made = self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
+                if not self.is_model_instance(atom.info) or not unknown(made):
+                    return made
+            return self._call_model(Model(), node) if self.is_model_instance(atom.info) else UNKNOWN
         if isinstance(atom, Unknown):
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
@@ -362,6 +364,9 @@ class Calls(Expressions):
             helper = self.helper_truth(method, node, arguments, keywords)
             if helper is not None:
                 return helper
+        if name.startswith("transformers.") and self.timeline.class_kind(name) == "output":
+            held = next((value for key, value in keywords if key in CACHE_OUTPUT_KEYS), ())
+            return (ModelOutput("made", held=held),)
         if name in ("transformers.pipeline", "transformers.pipelines.pipeline"):
             return (Pipeline(when=atom.when),)
         if name.startswith("transformers.") and owner.endswith(".GenerationConfig") and method == "from_dict":
@@ -787,6 +792,11 @@ class Calls(Expressions):
                     self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]
+
+    def pass_to_places(
+        self, model: Model, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> None:
+        raise NotImplementedError
 
     def version_verdict(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
         raise NotImplementedError

@@ -79,7 +79,8 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.versions import demanded_releases
-from kvlint.engine.units import Surroundings
+from kvlint.engine.link import family, level
+from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
 from kvlint.source import Region
 from kvlint.timeline import Timeline
@@ -103,6 +104,9 @@ WORTH_WALKING = re.compile(
 )
 """Words of which a function needs one to meet a cache by itself, or to teach others something that matters."""
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
+PREPARE = "prepare_inputs_for_generation"
+LEVELS = {"attention": 1, "layer": 2}
+"""Roles of parts of a model by their height in it (``engine.link.level``)."""
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
     {
@@ -164,12 +168,39 @@ class Walk(Annotations):
         self.around = ""
         self.joint = None
         self.surroundings = Surroundings()
+        self.own_classes: frozenset[str] = frozenset()
+        """Classes whose ``forward`` only code of the project calls, although they derive from a part of the library."""
+        self._places_at: dict[int, list[Place]] = {}
 
     def join(self, joint: Joint, surroundings: Surroundings, names: set[str]) -> None:
         """Makes this one of several walks: *names* are those that mean something in any of them."""
         self.joint = joint
         self.surroundings = surroundings
         self.telling.names = names
+        here = str(self.path)
+        for place in surroundings.places:
+            if place.value[0] == here:
+                self._places_at.setdefault(place.line, []).append(place)
+        self.own_classes = frozenset(name for path, name in surroundings.own if path == here)
+
+    def pass_to_places(
+        self, model: Model, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> None:
+        """A call of a layer or of attention of the library is one of the functions of the project that stand there."""
+        if self.joint is None or model.role not in LEVELS or not model.family:
+            return
+        for place in self.surroundings.places:
+            if level(place.target) == LEVELS[model.role] and family(place.target) == model.family:
+                info = self.joint.placed(place)
+                if info is not None:
+                    self.pass_arguments(info, 1, arguments, keywords)
+
+    def function_at(self, line: int) -> FunctionInfo | None:
+        """The function, or the ``forward`` of the class, that is defined on a line."""
+        for info in self.functions:
+            if info.node.lineno == line:
+                return info
+        return next((cls.method("forward") for cls in self.classes if cls.node.lineno == line), None)
 
     # -- the module -------------------------------------------------------------------------------------------------
 
@@ -497,6 +528,13 @@ class Walk(Annotations):
             )
         if target.attr in HOOKS:
             self._teach_patches(base, value)
+        for atom in value:
+            if isinstance(atom, LocalFunction) and atom.info.places:
+                atom.info.installed[id(target)] = flow.releases
+            elif isinstance(atom, (LocalClass, Instance)):
+                for method in atom.info.methods.values():
+                    if method.places:
+                        method.installed[id(target)] = flow.releases
         path = path_of(target)
         if path:
             flow.bind(path, value)
@@ -956,8 +994,17 @@ class Walk(Annotations):
         info = self._function_at.get(id(node))
         if info is None:
             info = self._function_at[id(node)] = FunctionInfo(node, qualname, owner, self._function, home=self)
+            info.places = self._places_of(node, owner)
             self.functions.append(info)
         return info
+
+    def _places_of(self, node: ast.FunctionDef | ast.AsyncFunctionDef, owner: ClassInfo | None) -> tuple[Place, ...]:
+        """Where the project puts a function, or the class whose method it is."""
+        found = list(self._places_at.get(node.lineno, ()))
+        if owner is not None and node.name in HOOKS:
+            whole = (place for place in self._places_at.get(owner.node.lineno, ()) if not place.member)
+            found += [replace(place, member=node.name) for place in whole]
+        return tuple(found)
 
     _in_class_body = False
 
@@ -1018,6 +1065,8 @@ class Walk(Annotations):
                 info.returns = promised
                 self.tell_readers(info)
         self.block(info.node.body, flow)
+        if info.name == PREPARE and not self._asking:
+            self._fill_forward(info)
         self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks = outer
 
     def version_verdict(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
@@ -1076,6 +1125,9 @@ class Walk(Annotations):
                 if arg.annotation is not None:
                     self.annotation(arg.annotation, flow)
                 continue
+            if position == 0 and info.places and info.owner is None:
+                flow.bind(arg.arg, (self._placed_self(info),))
+                continue
             if self._asking:
                 known = info.arguments.get(arg.arg)
                 flow.bind(arg.arg, self.expression(defaults.get(arg.arg), flow, arg) if known is None else known)
@@ -1106,11 +1158,38 @@ class Walk(Annotations):
             )
         return (Instance(owner),)
 
+    def filled_by_prepare(self, info: FunctionInfo) -> bool:
+        """True for a ``forward`` that gets its cache from the ``prepare_inputs_for_generation`` of its own class."""
+        prepare = info.owner.method(PREPARE) if info.owner is not None else None
+        if prepare is None:
+            return False
+        names = {arg.arg for arg in info.parameters()} & (CACHE_NAMES | CACHE_OUTPUT_KEYS)
+        return not names.isdisjoint(keys_written(prepare.node))
+
+    def _fill_forward(self, prepare: FunctionInfo) -> None:
+        """``generate`` hands on what ``prepare_inputs_for_generation`` returns."""
+        forward = prepare.owner.method("forward") if prepare.owner is not None else None
+        if forward is not None:
+            for made in of_type(prepare.returns, Mapping):
+                self.pass_arguments(forward, 1, (), made.items)
+
+    def _placed_self(self, info: FunctionInfo) -> Model:
+        """The object that a function is bound to which stands in the place of a method of the library."""
+        target = info.places[0].target
+        role = next((role for role, height in LEVELS.items() if height == level(target)), "model")
+        name = target.rpartition(".")[2]
+        origin = self.origin(info.node, f"put in the place of `{name}.{info.places[0].member}`")
+        return Model(Certainty.PROVEN, role, cls=target, family=family(target), origin=origin)
+
     def is_hook(self, info: FunctionInfo) -> bool:
         """True for the methods that transformers itself calls with a cache object."""
+        if info.places:
+            return any(place.by_library for place in info.places)
         if info.patches:
             return not self.foreign_engine and len(self._patched) == 1
         if info.owner is None or info.name not in HOOKS:
+            return False
+        if info.name == "forward" and (info.owner.name in self.own_classes or self.filled_by_prepare(info)):
             return False
         if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):
             return False
@@ -1131,13 +1210,17 @@ class Walk(Annotations):
                 tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,),
                 optional,
             )
+        if any(isinstance(atom, LESSONS) for atom in passed):
+            demonstrated = tuple(atom for atom in passed if not isinstance(atom, Unknown))
+            also = annotated if len(demonstrated) < len(passed) else ()
+            return join(demonstrated, also, optional)
         if any(
             isinstance(atom, (CacheObject, LegacyCache, Model, Instance, ModelOutput, Sequence, Config))
             for atom in annotated
         ):
             return join(annotated, optional)
-        if any(isinstance(atom, LESSONS) for atom in passed):
-            return join(tuple(atom for atom in passed if not isinstance(atom, Unknown)), optional)
+        if arg.arg in info.arguments and not any(isinstance(atom, CacheObject) for atom in annotated):
+            return join(UNKNOWN, optional)  # the project fills it, with what is not known: the name says nothing
         if arg.annotation is not None and not is_open_annotation(arg.annotation):
             return join(annotated or (Foreign(),), optional)
         if arg.arg in markers and not self.foreign_engine:
@@ -1202,6 +1285,20 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
+
+
+def keys_written(function: ast.AST) -> set[str]:
+    """The keys and keywords that a function writes: ``{"a": x}``, ``f(a=x)``, ``d["a"] = x``."""
+    found: set[str] = set()
+    for node in walk(function):
+        if isinstance(node, ast.Dict):
+            found |= {key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            found.add(node.arg)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+                found.add(node.slice.value)
+    return found
 
 
 def is_opaque(value: ast.expr) -> bool:

@@ -333,7 +333,7 @@ class Expressions(Recorder):
 
     def _attribute_output(self, atom: ModelOutput, name: str, node: ast.expr) -> Value:
         if name in CACHE_OUTPUT_KEYS:
-            return (self.output_cache(atom, node),)
+            return atom.held or (self.output_cache(atom, node),)
         return (Member(atom, name, when=atom.when),)
 
     def output_cache(self, atom: ModelOutput, node: ast.expr) -> CacheObject:
@@ -354,11 +354,11 @@ class Expressions(Recorder):
             return (GenerationConfigValue(),)
         if atom.role == "model":
             if name in MODEL_PARTS:
-                return (Model(atom.certainty, "model", atom.name, origin=atom.origin),)
+                return (Model(atom.certainty, "model", atom.name, family=atom.family, origin=atom.origin),)
             if name in LAYER_LISTS:
                 return (ModelLayers(atom, origin=atom.origin),)
         if atom.role == "layer" and name in ATTENTION_PARTS:
-            return (Model(atom.certainty, "attention", atom.name, origin=atom.origin),)
+            return (Model(atom.certainty, "attention", atom.name, family=atom.family, origin=atom.origin),)
         return (Member(atom, name),)
 
     def _attribute_instance(self, atom: Instance, name: str, node: ast.expr) -> Value:
@@ -371,6 +371,8 @@ class Expressions(Recorder):
         value = info.attribute(name)
         if value and not unknown(value):
             return value
+        if value and any(isinstance(atom, Unknown) for atom in value):
+            return UNKNOWN  # the class itself sets it, to what is not known: the name says nothing
         if self.is_model_instance(info) and not info.defines(name):
             inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
             if not isinstance(inherited[0], Member) or name in (
@@ -508,7 +510,7 @@ class Expressions(Recorder):
             return (
                 (atom,)
                 if isinstance(node.slice, ast.Slice)
-                else (Model(atom.model.certainty, "layer", atom.model.name),)
+                else (Model(atom.model.certainty, "layer", atom.model.name, family=atom.model.family),)
             )
         if isinstance(atom, ModelOutput) and key in CACHE_OUTPUT_KEYS:
             return (self.output_cache(atom, node),)
@@ -724,7 +726,7 @@ class Expressions(Recorder):
                 else:
                     parts.append((StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),))
             elif isinstance(atom, ModelLayers):
-                parts.append((Model(atom.model.certainty, "layer", atom.model.name),))
+                parts.append((Model(atom.model.certainty, "layer", atom.model.name, family=atom.model.family),))
             elif isinstance(atom, Items):
                 parts.append(UNKNOWN if not atom.items or is_mixed(atom.items) else join(*atom.items))
             elif isinstance(atom, Sequence):

@@ -14,7 +14,8 @@ from pathlib import Path
 from kvlint.analysis.evaluate import Walk
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.project import Project
-from kvlint.engine.units import Surroundings
+from kvlint.analysis.scopes import FunctionInfo
+from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
 
@@ -65,6 +66,11 @@ class Joint:
             walk.survey_imports()
             walk.run_module()
         return walk
+
+    def placed(self, place: Place) -> FunctionInfo | None:
+        """The function that a place is about, where its module is among these."""
+        walk = self.module(Path(place.value[0]))
+        return walk.function_at(place.line) if walk is not None else None
 
     def _run(self) -> None:
         walks = list(self.walks.values())

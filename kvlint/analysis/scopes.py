@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import LocalClass, Symbol, Value, of_type
+from kvlint.engine.units import Place
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
 
@@ -25,6 +26,10 @@ class FunctionInfo:
     called: bool = False
     patches: bool = False
     """It takes the place of a method that transformers calls (``LlamaAttention.forward = forward``)."""
+    places: tuple[Place, ...] = ()
+    """Where the project puts it, in whatever file."""
+    installed: dict[int, ReleaseSet] = field(default_factory=dict)
+    """The statements that put it there (ids of their nodes), with the releases that get to them."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
     readers: set[int] = field(default_factory=set)

@@ -38,15 +38,44 @@ class Index:
     def project(self, root: str) -> Project:
         """The project at *root*."""
         if root not in self.projects:
-            units: dict[str, Unit] = {}
             files = list(python_files(root))
-            if len(files) <= MAX_FILES:
-                for path in files:
-                    unit = lowered(path, self.buffers.get(path))
-                    if unit is not None:
-                        units[path] = unit
-            self.projects[root] = Project(root, units)
+            self.projects[root] = Project(root, self._units(files) if len(files) <= MAX_FILES else {})
         return self.projects[root]
+
+    def _units(self, files: list[str]) -> dict[str, Unit]:
+        """The units of the files that say something of interest, and of those that they import from."""
+        units: dict[str, Unit] = {}
+        left: list[str] = []
+        for path in files:
+            unit = self._lowered(path)
+            if unit is not None:
+                units[path] = unit
+            else:
+                left.append(path)
+        wanted = {
+            part
+            for unit in units.values()
+            for _, item in unit.imports
+            for part in (item.module.rpartition(".")[2], item.name)
+        }
+        for path in left:
+            stem = os.path.splitext(os.path.basename(path))[0]
+            unit = self._lowered(path, anyway=True) if stem in wanted else None
+            if unit is not None:
+                units[path] = unit
+        return units
+
+    def _lowered(self, path: str, anyway: bool = False) -> Unit | None:
+        """The unit of a file; None for one that says nothing of interest (not *anyway*), or that cannot be parsed."""
+        try:
+            data = self.buffers.get(path)
+            if data is None:
+                with open(path, "rb", buffering=0) as file:
+                    data = file.read()
+            wanted = anyway or os.path.basename(path) == "__init__.py" or WORTH_LOWERING.search(data) is not None
+            return lowered(path, data) if wanted and len(data) <= MAX_BYTES else None
+        except OSError:
+            return None
 
 
 def python_files(root: str) -> Iterator[str]:
@@ -83,19 +112,12 @@ def is_library_copy(folder: str, names: set[str]) -> bool:
     return os.path.basename(folder) == LIBRARY and {"__init__.py", "modeling_utils.py"} <= names
 
 
-def lowered(path: str, data: bytes | None = None) -> Unit | None:
-    """The unit of a file; None for one that says nothing of interest, or that cannot be read or parsed."""
+def lowered(path: str, data: bytes) -> Unit | None:
+    """The unit of a file with this content; None where it cannot be parsed."""
     try:
-        if data is None:
-            with open(path, "rb", buffering=0) as file:
-                data = file.read()
-        if len(data) > MAX_BYTES:
-            return None
-        if WORTH_LOWERING.search(data) is None and os.path.basename(path) != "__init__.py":
-            return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(data)
         return lower(path, data.decode(errors="replace"), tree)
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None

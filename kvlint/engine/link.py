@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from kvlint.engine.units import ClassHead, FunctionHead, Import, Place, Put, Shape, Surroundings, Unit
@@ -19,6 +19,21 @@ ROOM = 500_000
 """Characters of source that are walked together at most."""
 CALLED_MEMBERS = frozenset({"forward", "prepare_inputs_for_generation", "__call__", "update", "_reorder_cache"})
 """Members that the library calls by themselves; what is put elsewhere is looked at by the module it replaces."""
+
+
+def family(target: str) -> str:
+    """The module of a class of the library."""
+    return target.rpartition(".")[0]
+
+
+def level(target: str) -> int:
+    """How far up in a model a class stands, by its name: attention 1, layer 2, model 3, head 4."""
+    name = target.rpartition(".")[2]
+    if "Attention" in name:
+        return 1
+    if name.endswith(("Layer", "Block")):
+        return 2
+    return 4 if "For" in name or "LMHead" in name else 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,15 +248,26 @@ class Project:
             for put in unit.puts:
                 for place in self._places_of(path, put):
                     found.setdefault(place, None)
-        return tuple(sorted(found, key=lambda item: (item.at, item.target, item.member, item.value)))
+        replaced = {(family(place.target), level(place.target)) for place in found if self._has_forward(place)}
+        judged = [
+            replace(place, by_library=(family(place.target), level(place.target) + 1) not in replaced)
+            for place in found
+        ]
+        return tuple(sorted(judged, key=lambda item: (item.at, item.target, item.member, item.value)))
+
+    def _has_forward(self, place: Place) -> bool:
+        """True where the ``forward`` of the target is the project's from then on."""
+        return place.member == "forward" or (not place.member and self.method(*place.value, "forward") is not None)
 
     def _places_of(self, path: str, put: Put) -> Iterable[Place]:
         values = self._put_values(path, put)
         if not values:
             return
-        for target in self._targets(path, put):
+        for target, member in self._targets(path, put):
             for value in values:
-                yield Place(target, put.member, (value.path, value.name), (path, put.line), put.how)
+                key = (value.path, value.name)
+                line = self.functions[key].line if value.kind == "function" else self.classes[key].line
+                yield Place(target, member, key, line, (path, put.line), put.how)
 
     def _put_values(self, path: str, put: Put) -> list[Thing]:
         """The functions and classes of the project that are put somewhere."""
@@ -272,20 +298,23 @@ class Project:
                 ]
         return found
 
-    def _targets(self, path: str, put: Put) -> list[str]:
-        """The classes of the library that something is put on, or in the place of."""
+    def _targets(self, path: str, put: Put) -> list[tuple[str, str]]:
+        """The classes of the library that something is put on, with its name there ("": it takes the class's place)."""
         if put.how == "call":
             return []
         things = self.meaning(path, put.target, put.function) if put.target else []
         library = [thing.name for thing in things if thing.kind == "library"]
         if put.how == "table":
-            return library
+            return [(name, put.member) for name in library]
         if library:
             if put.how == "item":
                 return []
-            return library if put.member in CALLED_MEMBERS else [f"{name}.{put.member}" for name in library]
-        if put.member in CALLED_MEMBERS or put.how == "setattr" or put.target.endswith("_modules"):
-            return self._asked_for(path, put)
+            if put.member in CALLED_MEMBERS:
+                return [(name, put.member) for name in library]
+            return [(f"{name}.{put.member}", "") for name in library] if put.member else []
+        member = put.member if put.member in CALLED_MEMBERS else ""
+        if member or put.how == "setattr" or put.target.endswith("_modules"):
+            return [(name, member) for name in self._asked_for(path, put)]
         return []
 
     def _asked_for(self, path: str, put: Put) -> list[str]:
@@ -304,16 +333,21 @@ class Project:
     def neighbours(self) -> dict[str, tuple[str, ...]]:
         """By path: the files that call, or are called by, a function of the file that speaks of caches; both ways."""
         edges: dict[str, set[str]] = {path: set() for path in self.units}
-        defined = {
+        speaking = {
             path: {item.name for item in unit.functions if item.speaks} | {item.name for item in unit.classes}
             for path, unit in self.units.items()
         }
+        defined = {path: {item.name for item in unit.functions} for path, unit in self.units.items()}
         for path, unit in self.units.items():
-            for other in self._imported_modules(path):
-                names = defined[other]
-                if other != path and (names & unit.called or names & self._inherited_names(path)):
+            for other in sorted(self._imported_modules(path) - {path}):
+                names = speaking[other]
+                if names & unit.called or names & self._inherited_names(path) or defined[other] & unit.given:
                     edges[path].add(other)
                     edges[other].add(path)
+        for place in self.places:
+            if place.value[0] != place.at[0]:
+                edges[place.value[0]].add(place.at[0])
+                edges[place.at[0]].add(place.value[0])
         return {path: tuple(sorted(found)) for path, found in edges.items()}
 
     def _inherited_names(self, path: str) -> set[str]:

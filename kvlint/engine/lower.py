@@ -12,6 +12,7 @@ import re
 from kvlint.engine.units import UNKNOWN_SHAPE, ClassHead, FunctionHead, Import, Put, Shape, Unit
 
 SPEAKS = re.compile(r"(?i)past|cache|key_value|kv|present|hidden_states|input_ids")
+GIVEN = re.compile(r"(?i)past|cache|key_value|kv|present|out(put)?s?$|pairs|memory")
 PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
@@ -32,6 +33,7 @@ def lower(path: str, text: str, tree: ast.Module) -> Unit:
         tuple(lowering.aliases),
         tuple(lowering.puts),
         frozenset(lowering.called),
+        frozenset(lowering.given),
         len(text),
     )
 
@@ -75,6 +77,16 @@ def text_of(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+def speaks(node: ast.AST) -> bool:
+    """True where an argument is called like something that has to do with caches, or given under such a name."""
+    for item in ast.walk(node):
+        if isinstance(item, (ast.Name, ast.Attribute, ast.keyword)):
+            name = item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else item.arg
+            if name is not None and GIVEN.search(name):
+                return True
+    return False
+
+
 def made_in(value: ast.expr) -> list[str]:
     """The names that are called in an expression: ``nn.ModuleList([Layer(config) for _ in range(n)])`` makes layers."""
     called = [dotted(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)]
@@ -106,6 +118,7 @@ class Lowering:
         self.aliases: list[tuple[str, Shape]] = []
         self.puts: list[Put] = []
         self.called: set[str] = set()
+        self.given: set[str] = set()
         self._scope = ""
         self._function = ""
         self._owner = ""
@@ -221,6 +234,8 @@ class Lowering:
         last = node.func.attr if isinstance(node.func, ast.Attribute) else name
         if last:
             self.called.add(last)
+            if last not in self.given and any(map(speaks, (*node.args, *node.keywords))):
+                self.given.add(last)
         if last == "setattr" and len(node.args) == 3:
             self._put("setattr", dotted(node.args[0]), text_of(node.args[1]), shape(node.args[2]), node)
         elif last in REGISTRARS and isinstance(node.func, ast.Attribute):

@@ -84,6 +84,8 @@ class Unit:
     """``name = shape`` at the top level, in order; a name bound twice stands twice."""
     puts: tuple[Put, ...] = ()
     called: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
+    """Of *called*: those that are given something whose name speaks of caches."""
     size: int = 0
 
 
@@ -92,14 +94,17 @@ class Place:
     """A function or class of the project that stands where the library calls it.
 
     *target* is the class of transformers whose *member* it is (``forward``), or the class that is replaced as a whole
-    (*member* is then empty). *value* is (path, qualified name); *at* is the (path, line) that puts it there.
+    (*member* is then empty). *value* is (path, qualified name), defined on *line*; *at* is the (path, line) that puts it
+    there. *by_library*: the code around its target is still the library's, so the library calls it.
     """
 
     target: str
     member: str
     value: tuple[str, str]
+    line: int
     at: tuple[str, int]
     how: str = field(default="attribute", compare=False)
+    by_library: bool = True
 
 
 @dataclass(frozen=True, slots=True)
