@@ -69,6 +69,9 @@ class Origin:
 
     start: int
     text: str
+    path: str = ""
+    """The file it stands in where that may be another one than the finding's; with the *line* there."""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)

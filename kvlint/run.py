@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvlint.config import Settings
 from kvlint.discovery import FoundFile
-from kvlint.engine.index import Index
+from kvlint.engine.index import Index, copy_around, version_of_copy
 from kvlint.engine.units import ALONE, Surroundings
 from kvlint.fingerprint import digest
 from kvlint.roots import code_root, project_root
@@ -137,7 +137,10 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
                 outcome = joined(outcome, file, options, targets, around.around, stdin, triggers)
             if isinstance(outcome, Candidate):
                 target = targets.of(file.settings, os.path.dirname(file.path))
-                job = make_job(outcome, options, target.releases)
+                releases = in_copy(file.path, target.releases)
+                if not releases:
+                    continue
+                job = make_job(outcome, options, releases)
                 job = replace(job, surroundings=around)
                 hit = stores.result(job, outcome.digest)
                 if hit is None or needs_fixing(job, hit):
@@ -255,6 +258,21 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
         with_fixes=options.with_fixes,
         data=candidate.data,
     )
+
+
+def in_copy(path: str, releases: ReleaseSet) -> ReleaseSet:
+    """The releases out of *releases* for which a file is judged: a copy of transformers inside of a project goes with
+    itself, so that only what it says it is counts."""
+    folder = os.path.dirname(path)
+    package = copy_around(folder, code_root(folder))
+    if not package:
+        return releases
+    from kvlint.releases import NO_RELEASE, ReleaseSet
+    from kvlint.timeline import the_timeline
+
+    known = the_timeline().releases
+    version = version_of_copy(package)
+    return releases & ReleaseSet.of(known.index(version)) if version in known else NO_RELEASE
 
 
 def joined(

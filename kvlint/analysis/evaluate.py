@@ -43,7 +43,7 @@ from kvlint.analysis.names import (
 from kvlint.analysis.nodes import lines_with, walk, walk_lines
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
-from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format
 from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
     CACHE,
@@ -178,6 +178,7 @@ class Walk(Annotations):
         self.surroundings = surroundings
         self.telling.names = names
         here = str(self.path)
+        self._shims.update(surroundings.shims)
         for place in surroundings.places:
             if place.value[0] == here:
                 self._places_at.setdefault(place.line, []).append(place)
@@ -1067,6 +1068,8 @@ class Walk(Annotations):
         self.block(info.node.body, flow)
         if info.name == PREPARE and not self._asking:
             self._fill_forward(info)
+        elif info.name == "forward" and not self._asking:
+            self._fill_reorder(info)
         self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks = outer
 
     def version_verdict(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
@@ -1173,6 +1176,13 @@ class Walk(Annotations):
             for made in of_type(prepare.returns, Mapping):
                 self.pass_arguments(forward, 1, (), made.items)
 
+    def _fill_reorder(self, forward: FunctionInfo) -> None:
+        """Beam search hands on what ``forward`` returned as its cache."""
+        reorder = forward.owner.method("_reorder_cache") if forward.owner is not None else None
+        held = own_format(forward.owner) if forward.owner is not None else ()
+        if reorder is not None and held:
+            self.pass_arguments(reorder, reorder.first_positional(), (held,), ())
+
     def _placed_self(self, info: FunctionInfo) -> Model:
         """The object that a function is bound to which stands in the place of a method of the library."""
         target = info.places[0].target
@@ -1193,8 +1203,10 @@ class Walk(Annotations):
             return False
         if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):
             return False
-        if info.name == "prepare_inputs_for_generation":
+        if info.name == PREPARE:
             return not is_own_module(info.owner.foreign_bases())
+        if info.name == "_reorder_cache" and keeps_own_format(info.owner):
+            return False
         return any(is_hook_owner(base) or is_layer_class(base) for base in info.owner.foreign_bases())
 
     def _parameter(

@@ -13,6 +13,8 @@ from kvlint.analysis.nodes import assignment, statements, walk
 from kvlint.analysis.recorder import Flow, merge, path_of
 from kvlint.analysis.values import (
     CACHE,
+    DYNAMIC_CACHE,
+    ENCODER_DECODER_CACHE,
     Atom,
     CacheObject,
     Certainty,
@@ -465,13 +467,18 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
     return tuple(kept) or (Unknown(),)
 
 
+def is_told_apart(cache: CacheObject, classes: TestedClasses) -> bool:
+    """True where the library's own cache is told from a format that came before it, by the class that is usual there."""
+    return cache.source == "hook" and bool({DYNAMIC_CACHE, ENCODER_DECODER_CACHE} & set(classes.caches))
+
+
 def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
     """The alternatives of *value* that are not instances of *classes*."""
     kept: list[Atom] = []
     removed_cache = False
     for atom in value:
         if isinstance(atom, CacheObject) and classes.caches:
-            by_name = atom.cls == CACHE and atom.certainty < Certainty.PROVEN
+            by_name = atom.cls == CACHE and (atom.certainty < Certainty.PROVEN or is_told_apart(atom, classes))
             if CACHE in classes.caches or atom.cls in classes.caches or by_name:
                 removed_cache = True
                 continue

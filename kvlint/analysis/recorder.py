@@ -207,7 +207,9 @@ class Recorder:
 
     def origin(self, node: ast.AST, text: str) -> Origin:
         """Evidence: this place shows *text*."""
-        return Origin(self.index.offset(node.lineno, node.col_offset), text)  # type: ignore[attr-defined]
+        line: int = node.lineno  # type: ignore[attr-defined]
+        path = str(self.path) if self.joint is not None else ""
+        return Origin(self.index.offset(line, node.col_offset), text, path, line)  # type: ignore[attr-defined]
 
     def facts(self, kind: str, apart: bool = True) -> Facts:
         """What the walk has recorded. *apart*: nobody else needs what the walk knows once the facts are let go."""

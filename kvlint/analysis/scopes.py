@@ -6,7 +6,17 @@ import ast
 from dataclasses import dataclass, field
 
 from kvlint.analysis.nodes import walk
-from kvlint.analysis.values import LocalClass, Symbol, Value, of_type
+from kvlint.analysis.values import (
+    CacheObject,
+    Items,
+    LegacyCache,
+    LocalClass,
+    ModelOutput,
+    Sequence,
+    Symbol,
+    Value,
+    of_type,
+)
 from kvlint.engine.units import Place
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
@@ -155,3 +165,21 @@ class ClassInfo:
             for info in self.ancestors()
             for base in info.bases
         )
+
+
+def own_format(owner: ClassInfo) -> Value:
+    """What the ``forward`` of a model of the project gives back as its cache; () where that is not known."""
+    forward = owner.method("forward")
+    outputs = of_type(forward.returns, ModelOutput) if forward is not None else ()
+    return tuple(atom for output in outputs for atom in output.held)
+
+
+def keeps_own_format(owner: ClassInfo) -> bool:
+    """True for a model whose ``forward`` returns collections of its own where a cache is meant, and that prepares its own
+    inputs: the library stores what it returned and hands it back to the model's code, nothing else reads it."""
+    if owner.method("prepare_inputs_for_generation") is None:
+        return False
+    held = own_format(owner)
+    return any(isinstance(atom, (Items, Sequence, LegacyCache)) for atom in held) and not any(
+        isinstance(atom, CacheObject) for atom in held
+    )

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kvlint.discovery import ignore_files_above, is_ignored, read_ignore_file
 from kvlint.engine.link import Project
@@ -105,6 +106,35 @@ def python_files(root: str) -> Iterator[str]:
             elif entry.name.endswith(".py") and not (ignores and is_ignored(entry.path, entry.name, ignores)):
                 yield entry.path
         pending += reversed(inner)
+
+
+VERSION_LINE = re.compile(rb"^__version__\s*=\s*[\"']([^\"']+)[\"']", re.MULTILINE)
+
+
+@lru_cache(maxsize=1024)
+def copy_around(folder: str, root: str) -> str:
+    """The folder of the copy of transformers that *folder* lies in, inside of the project at *root*; "" where it is in none.
+
+    The package of a project that is transformers itself is no copy.
+    """
+    current = folder
+    while len(current) > len(root):
+        parent = os.path.dirname(current)
+        if os.path.basename(current) == LIBRARY and os.path.exists(os.path.join(current, "modeling_utils.py")):
+            return "" if parent in (root, os.path.join(root, "src")) else current
+        current = parent
+    return ""
+
+
+@lru_cache(maxsize=64)
+def version_of_copy(package: str) -> str:
+    """The version that a copy of transformers says it is; "" where it says none."""
+    try:
+        with open(os.path.join(package, "__init__.py"), "rb") as file:
+            found = VERSION_LINE.search(file.read())
+    except OSError:
+        return ""
+    return found[1].decode("ascii", "replace") if found is not None else ""
 
 
 def is_library_copy(folder: str, names: set[str]) -> bool:

@@ -6,6 +6,7 @@ Reads the outsides only; costs milliseconds a hundred files.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +18,8 @@ MAX_STEPS = 12
 """Imports of imports and names for names are followed through so many of them."""
 ROOM = 500_000
 """Characters of source that are walked together at most."""
+HOLDS_CACHES = re.compile(r"^transformers$|(?:^|\.)cache_utils$|Cache$|CacheLayer|(?:Static|Dynamic)\w*Layer$")
+"""The package, the module of the caches, and the classes of caches and of their layers."""
 CALLED_MEMBERS = frozenset({"forward", "prepare_inputs_for_generation", "__call__", "update", "_reorder_cache"})
 """Members that the library calls by themselves; what is put elsewhere is looked at by the module it replaces."""
 
@@ -402,7 +405,20 @@ class Project:
             around,
             tuple(place for place in self.places if place.value[0] in inside),
             tuple(key for key in self.own_classes if key[0] in inside),
+            self.shims,
         )
+
+    @cached_property
+    def shims(self) -> tuple[str, ...]:
+        """Names that the project puts on caches of the library, or on the modules that hold them."""
+        found: set[str] = set()
+        for path, unit in self.units.items():
+            for put in unit.puts:
+                if put.how in ("attribute", "setattr") and put.member and put.member not in CALLED_MEMBERS:
+                    for thing in self.meaning(path, put.target, put.function):
+                        if thing.kind == "library" and HOLDS_CACHES.search(thing.name):
+                            found.add(put.member)
+        return tuple(sorted(found))
 
     # -- who calls a class's methods --------------------------------------------------------------------------------
 

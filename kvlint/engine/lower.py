@@ -200,7 +200,7 @@ class Lowering:
             self._put("item", holder, text_of(target.slice), made, target)
 
     def _put(self, how: str, target: str, member: str, value: Shape, node: ast.expr) -> None:
-        if value != UNKNOWN_SHAPE:
+        if value != UNKNOWN_SHAPE or (how in ("attribute", "setattr") and not target.startswith("self")):
             line = node.lineno
             self.puts.append(Put(how, target, member, value, line, self._scope, self._asked))
 

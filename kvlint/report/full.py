@@ -43,6 +43,7 @@ def block(item: Diagnostic, view: View) -> str:
         cell = f"cell {item.origin.cell}, " if item.origin.cell not in (None, item.cell) else ""
         text = item.origin.source.text.strip()
         text = text if len(text) <= ORIGIN_WIDTH else text[:ORIGIN_WIDTH] + "..."
+        cell = f"{item.origin.path}, " if item.origin.path else cell
         remarks.append(f"{item.origin.text} ({cell}line {item.origin.line}): `{visible(text)}`")
     remarks += [f"also {other.code} {other_place(other)}: {other.message}" for other in item.related]
     if item.help:

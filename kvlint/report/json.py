@@ -35,7 +35,7 @@ def as_object(item: Diagnostic) -> dict[str, Any]:
         "cell": item.cell,
         "message": full_message(item),
         "releases": list(item.releases),
-        "origin": item.origin.line if item.origin is not None else None,
+        "origin": item.origin.line if item.origin is not None and not item.origin.path else None,
         "fix": fix_object(item.fix) if item.fix is not None and item.fix.edits else None,
         "url": page_url(item.code, item.name),
         "related": [related_object(related) for related in item.related],

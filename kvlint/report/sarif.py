@@ -69,7 +69,7 @@ def result(item: Diagnostic, rule_index: int) -> dict[str, Any]:
 def related_locations(item: Diagnostic) -> list[dict[str, Any]]:
     """Where the value came from, and the other places of the same defect."""
     places: list[tuple[str, dict[str, Any]]] = []
-    if item.origin is not None:
+    if item.origin is not None and not item.origin.path:
         at = {"startLine": item.origin.line, "startColumn": item.origin.column}
         places.append((item.origin.text, {"artifactLocation": artifact(item.path), "region": at}))
     for other in item.related:
