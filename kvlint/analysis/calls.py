@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, SIGNATURE, VERSION, Expressions, holds
+from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import (
@@ -29,6 +29,7 @@ from kvlint.analysis.values import (
     CacheObject,
     Certainty,
     Config,
+    Foreign,
     GenerationConfigValue,
     HasMember,
     Instance,
@@ -87,9 +88,6 @@ ITERATORS = frozenset(
 CACHE_KINDS: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache})
 HANDS_ON = frozenset({"tqdm", "trange", "track", "islice"})
 """Functions whose items are those of their first argument."""
-SAME_MODEL_METHODS = frozenset(
-    {"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"}
-)
 TENSOR_METHODS = frozenset(
     {"to", "clone", "detach", "contiguous", "cpu", "cuda", "float", "half", "bfloat16", "requires_grad_"}
 )
@@ -298,8 +296,10 @@ class Calls(Expressions):
             method = atom.info.method("forward") or atom.info.method("__call__")
             if method is not None:
                 made = self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
-                if not self.is_model_instance(atom.info) or not unknown(made):
+                if not unknown(made):
                     return made
+                if not self.is_model_instance(atom.info):
+                    return (Foreign(),) if atom.info.bases_known() else UNKNOWN
             return self._call_model(Model(), node) if self.is_model_instance(atom.info) else UNKNOWN
         if isinstance(atom, Unknown):
             return self._call_unknown(node, arguments, flow)
@@ -480,6 +480,8 @@ class Calls(Expressions):
             return self._call_cache_method(of, name, node)
         if isinstance(of, StoredTensor):
             return (of,) if name in TENSOR_METHODS else UNKNOWN
+        if isinstance(of, Instance):
+            return (of,) if name in SAME_MODEL_METHODS else UNKNOWN
         if isinstance(of, Model):
             if name == "generate":
                 wanted = next((value for key, value in keywords if key == "return_dict_in_generate"), None)

@@ -97,6 +97,10 @@ INTERESTING: frozenset[type[Atom]] = frozenset(
 )
 
 
+SAME_MODEL_METHODS = frozenset(
+    {"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"}
+)
+"""Methods of a module that return the module."""
 VERSION = "transformers.__version__"
 SIGNATURE = "<signature>"
 """Stands as a member of a function for what ``inspect`` says of its parameters."""
@@ -381,6 +385,8 @@ class Expressions(Recorder):
                 "_update_model_kwargs_for_generation",
             ):
                 return inherited
+        if name in SAME_MODEL_METHODS and info.bases_known():
+            return (Member(atom, name),)
         return self._attribute_by_name(name, node)
 
     def result_of(self, info: FunctionInfo) -> Value:

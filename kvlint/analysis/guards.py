@@ -11,6 +11,7 @@ from kvlint.analysis.facts import GuardUse, TestUse
 from kvlint.analysis.names import CACHE_KEYWORDS, looks_like_cache, version_of_name
 from kvlint.analysis.nodes import assignment, statements, walk
 from kvlint.analysis.recorder import Flow, merge, path_of
+from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -53,6 +54,8 @@ class TestedClasses:
     caches: tuple[str, ...]
     has_tuple: bool
     has_other: bool
+    own: tuple[ClassInfo, ...] = ()
+    """Classes of the project among the others."""
 
 
 def is_question(node: ast.AST | None) -> bool:
@@ -395,6 +398,7 @@ class Guards(Calls):
         if isinstance(node, ast.BinOp):
             nodes = flatten_union(node)
         caches: list[str] = []
+        own: list[ClassInfo] = []
         has_tuple = has_other = False
         for item in nodes:
             value = self.expression(item, flow, node if item is not node else None)
@@ -406,13 +410,15 @@ class Guards(Calls):
                 cls = self.library.cache_class(atom.name) if isinstance(atom, Symbol) else None
                 if isinstance(atom, LocalClass):
                     cls = self.cache_base(atom.info)
+                    if cls is None and atom.info.bases_known():
+                        own.append(atom.info)
                 if cls is not None:
                     caches.append(cls)
                     found = True
             has_other = has_other or not found
         if not caches and not has_tuple and not has_other:
             return None
-        return TestedClasses(tuple(caches), has_tuple, has_other)
+        return TestedClasses(tuple(caches), has_tuple, has_other, tuple(own))
 
 
 def constant_of(value: Value) -> object:
@@ -462,8 +468,8 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
                 )
         elif isinstance(atom, (Instance, Mapping)) and classes.has_other:
             kept.append(atom)
-    if classes.has_other and not kept:
-        kept.append(Unknown())
+    if not kept:
+        kept += [Instance(info) for info in classes.own]
     return tuple(kept) or (Unknown(),)
 
 
