@@ -98,3 +98,7 @@ def test_sums_agree_with_numbers(one: int, other: int) -> None:
 
     assert combined(sign(one), sign(other), added) & sign(one + other)
     assert opposite(sign(one)) == sign(-one)
+
+
+def test_a_length_that_grows_stays_one() -> None:
+    assert signs("def f(self, c, n):\n    self.cache_length += n\n    c.crop(self.cache_length)") == NOT_NEGATIVE

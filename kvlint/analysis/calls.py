@@ -9,7 +9,7 @@ from typing import Any
 
 from kvlint.analysis.expressions import INTERESTING, SIGNATURE, VERSION, Expressions, holds
 from kvlint.analysis.facts import CallUse
-from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_foreign_loader, is_own, is_torch_model_class
 from kvlint.analysis.names import (
     CACHE_KEYWORDS,
     MODEL_CALL_KEYWORDS,
@@ -43,6 +43,7 @@ from kvlint.analysis.values import (
     ModelOutput,
     NoneValue,
     OutputDict,
+    Outside,
     PerRelease,
     Pipeline,
     Sequence,
@@ -287,7 +288,11 @@ class Calls(Expressions):
         if isinstance(atom, Member):
             return self._call_member(atom, node, arguments, keywords, flow)
         if isinstance(atom, LocalFunction):
-            return self._call_function(atom, node, arguments, keywords, flow)
+            found = self._call_function(atom, node, arguments, keywords, flow)
+            owner = atom.info.owner
+            if owner is None or found is not UNKNOWN or atom.info.name not in LOADERS:
+                return found
+            return (Instance(owner),) if self.is_model_instance(owner) or is_own(owner) else found
         if isinstance(atom, LocalClass):
             return self._call_class(atom.info, node, arguments, keywords)
         if isinstance(atom, Model):
@@ -297,8 +302,11 @@ class Calls(Expressions):
                 return self._call_model(Model(), node)
             method = atom.info.method("forward") or atom.info.method("__call__")
             if method is not None:
-                return self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
+                found = self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
+                return (Outside(),) if found is UNKNOWN and is_own(atom.info) else found
             return UNKNOWN
+        if isinstance(atom, Outside):
+            return (atom,)
         if isinstance(atom, Unknown):
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
@@ -375,6 +383,8 @@ class Calls(Expressions):
             return (Config(Certainty.PROVEN, first if isinstance(first, str) else "", owner),)
         if name.startswith("transformers.") and name.endswith("Config"):
             return (Config(Certainty.PROVEN, cls=name, windowed=is_windowed(method, keywords)),)
+        if is_foreign_loader(name):
+            return (Outside(),)
         if method == "cast" and name in ("typing.cast", "typing_extensions.cast") and len(arguments) == 2:
             annotated = self.annotation(node.args[0], flow)
             return annotated or arguments[1]
@@ -471,6 +481,8 @@ class Calls(Expressions):
             return join(found, *arguments[1:2]) if name in ("pop", "setdefault") else UNKNOWN
         if isinstance(of, LocalFunction):
             return (LocalFunction(of.info, bound=True),) if name == "__get__" else UNKNOWN
+        if isinstance(of, LocalClass):
+            return (Instance(of.info),)
         if isinstance(of, CacheObject):
             return self._call_cache_method(of, name, node)
         if isinstance(of, StoredTensor):

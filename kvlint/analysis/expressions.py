@@ -16,7 +16,7 @@ from kvlint.analysis.facts import (
     SubscriptUse,
     SymbolUse,
 )
-from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_record, is_torch_model_class
 from kvlint.analysis.names import (
     ATTENTION_PARTS,
     CACHE_NAMES,
@@ -60,6 +60,7 @@ from kvlint.analysis.values import (
     NegativeNumber,
     NoneValue,
     OutputDict,
+    Outside,
     PerRelease,
     Pipeline,
     ProjectModule,
@@ -297,6 +298,9 @@ class Expressions(Recorder):
             return self.library_value(qualified)
         return (Symbol(qualified, when=atom.when, origin=atom.origin),)
 
+    def _attribute_outside(self, atom: Outside, name: str, node: ast.expr) -> Value:
+        return (atom,)
+
     def _attribute_pipeline(self, atom: Pipeline, name: str, node: ast.expr) -> Value:
         return self._attribute_unknown(Unknown(), name, node)
 
@@ -371,6 +375,8 @@ class Expressions(Recorder):
         value = info.attribute(name)
         if value and not unknown(value):
             return value
+        if value and is_record(info):
+            return (Outside(),)
         if self.is_model_instance(info) and not info.defines(name):
             inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
             if not isinstance(inherited[0], Member) or name in (
@@ -394,6 +400,8 @@ class Expressions(Recorder):
         method = atom.info.method(name)
         if method is not None:
             return (LocalFunction(method),)
+        if name in LOADERS and self.is_model_instance(atom.info):
+            return (Member(atom, name),)
         return atom.info.attribute(name) or UNKNOWN
 
     def exported(self, path: Path, name: str) -> Value:
@@ -519,6 +527,8 @@ class Expressions(Recorder):
             return (atom,) if isinstance(node.slice, ast.Slice) else atom.item
         if isinstance(atom, PerRelease):
             return self._version_item(atom, node)
+        if isinstance(atom, Outside):
+            return (atom,)
         return UNKNOWN
 
     def key_of(self, atom: Atom, key: str, node: ast.expr) -> Value:
@@ -730,6 +740,8 @@ class Expressions(Recorder):
                 parts.append(atom.item)
             elif isinstance(atom, LayerPair):
                 parts.append((StoredTensor("keys", atom.cache, "subscript"),))
+            elif isinstance(atom, Outside):
+                parts.append((atom,))
             elif isinstance(atom, NoneValue):
                 continue
             else:
@@ -870,6 +882,7 @@ Expressions._attribute_handlers = {
     LocalClass: Expressions._attribute_local_class,
     Unknown: Expressions._attribute_unknown,
     Pipeline: Expressions._attribute_pipeline,
+    Outside: Expressions._attribute_outside,
     PerRelease: Expressions._attribute_version,
     ProjectModule: Expressions._attribute_module,
     ModelKwargs: Expressions._attribute_kwargs,

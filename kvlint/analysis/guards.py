@@ -13,6 +13,7 @@ from kvlint.analysis.nodes import assignment, statements, walk
 from kvlint.analysis.recorder import Flow, merge, path_of
 from kvlint.analysis.values import (
     CACHE,
+    ENCODER_DECODER_CACHE,
     Atom,
     CacheObject,
     Certainty,
@@ -471,7 +472,9 @@ def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
     removed_cache = False
     for atom in value:
         if isinstance(atom, CacheObject) and classes.caches:
-            by_name = atom.cls == CACHE and atom.certainty < Certainty.PROVEN
+            by_name = atom.cls == CACHE and (
+                atom.certainty < Certainty.PROVEN or ENCODER_DECODER_CACHE in classes.caches
+            )  # a model gives an EncoderDecoderCache always, or never: who asks keeps another format for the other case
             if CACHE in classes.caches or atom.cls in classes.caches or by_name:
                 removed_cache = True
                 continue

@@ -128,7 +128,7 @@ class Signs:
             found |= self._bound(path, binding, seen)
         if not found or found == ANY:
             known = scope.bindings.get(path, ())
-            if all(item.kind in ("parameter", "target") or item.value is None for item in known):
+            if all(item.kind != "assign" or item.value is None for item in known):
                 parts = path.rpartition(".")[2].lower().split("_")
                 if LENGTH_PARTS & set(parts):
                     return NOT_NEGATIVE
