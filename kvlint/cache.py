@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_ENTRIES = 20_000
-FORMAT = 1
+FORMAT = 2
 
 
 def key_of(job: Job, timeline: str) -> str:

@@ -6,13 +6,15 @@ result cache and into every report.
 
 from __future__ import annotations
 
+import os
+import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from kvlint.carriers.regions import Region
-from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix, Related
 from kvlint.releases import ReleaseSet
 from kvlint.selection import SYNTAX_ERROR
 from kvlint.source import EditError, Source, document_edits
@@ -64,6 +66,20 @@ class PlacedOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedRelated:
+    """Another place of the same defect; *path* as shown, lines, columns and *cell* as in a Diagnostic."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    code: str
+    message: str
+    cell: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One finding as the user sees it.
 
@@ -87,6 +103,7 @@ class Diagnostic:
     origin: PlacedOrigin | None
     fix: PlacedFix | None
     source: tuple[SourceLine, ...]
+    related: tuple[PlacedRelated, ...] = ()
 
     @property
     def severity(self) -> str:
@@ -108,8 +125,9 @@ class Diagnostic:
         )
 
     def to_row(self) -> list[Any]:
-        """As lists, strings and numbers (for the result cache); the path is left out."""
+        """As lists, strings and numbers (for the result cache); the path is left out, others are relative to its folder."""
         origin, fix = self.origin, self.fix
+        folder = posixpath.dirname(self.path)
         return [
             self.code, self.name, self.category.value,
             self.line, self.column, self.end_line, self.end_column, self.cell,
@@ -120,21 +138,30 @@ class Diagnostic:
                 [[e.start_line, e.start_column, e.end_line, e.end_column, e.text, e.cell] for e in fix.edits],
             ],
             [line_row(line) for line in self.source],
+            [
+                [posixpath.relpath(item.path, folder or "."), *astuple(item)[1:]] for item in self.related
+            ],
         ]  # fmt: skip
 
     @staticmethod
     def from_row(path: str, row: list[Any]) -> Diagnostic:
         """The reverse of `to_row`."""
-        code, name, category, line, column, end_line, end_column, cell, message, help, releases, origin, fix, source = (
-            row
-        )
+        (code, name, category, line, column, end_line, end_column, cell,
+         message, help, releases, origin, fix, source, related) = row  # fmt: skip
+        folder = posixpath.dirname(path)
         return Diagnostic(
             code, name, Category(category), path, line, column, end_line, end_column, cell, message, help,
             tuple(releases),
             PlacedOrigin(origin[0], origin[1], origin[2], origin[3], SourceLine(*origin[4])) if origin else None,
             PlacedFix(fix[0], Applicability(fix[1]), tuple(PlacedEdit(*edit) for edit in fix[2])) if fix else None,
             tuple(SourceLine(*item) for item in source),
+            tuple(PlacedRelated(beside(folder, item[0]), *item[1:]) for item in related),
         )  # fmt: skip
+
+
+def beside(folder: str, path: str) -> str:
+    """How reports name the file that is called *path* from the folder of another one."""
+    return posixpath.normpath(posixpath.join(folder, path))
 
 
 def line_row(line: SourceLine) -> list[Any]:
@@ -187,6 +214,17 @@ class Placer:
             origin,
             self.place_fix(finding.fix) if finding.fix is not None else None,
             self.snippet(finding),
+            tuple(self.place_related(item) for item in finding.related),
+        )
+
+    def place_related(self, item: Related) -> PlacedRelated:
+        """The place with the name of its file as reports show it."""
+        path = self.path
+        if item.path:
+            relative = os.path.relpath(item.path, self.source.path.parent).replace(os.sep, "/")
+            path = beside(posixpath.dirname(self.path), relative)
+        return PlacedRelated(
+            path, item.line, item.column, item.end_line, item.end_column, item.code, item.message, item.cell
         )
 
     def snippet(self, finding: Finding) -> tuple[SourceLine, ...]:

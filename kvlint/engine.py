@@ -163,7 +163,7 @@ def screen(
                 data = handle.read()
         except OSError as problem:
             from kvlint.jobs import Job
-            from kvlint.lint import unreadable
+            from kvlint.linter import unreadable
             from kvlint.releases import NO_RELEASE
 
             job = Job(file.path, shown_path(file.path, options.cwd), codes, frozenset(), NO_RELEASE)

@@ -70,7 +70,7 @@ def needs_of(files: Sequence[FoundFile], options: Options, target: Target, known
     from kvlint.analysis import analyse
     from kvlint.diagnostics import Placer
     from kvlint.engine import Candidate, Targets, make_job, screen
-    from kvlint.lint import look_at, project_of
+    from kvlint.linter import look_at, project_of
     from kvlint.timeline import the_timeline
 
     timeline = the_timeline()

@@ -83,8 +83,8 @@ def codes_of(jobs: Iterable[tuple[Job, int]]) -> frozenset[str]:
 
 
 def quiet_linter() -> Callable[[Job], Result]:
-    """`kvlint.lint.lint` with the garbage collector off while it works."""
-    from kvlint.lint import followed_by, lint
+    """`kvlint.linter.lint` with the garbage collector off while it works."""
+    from kvlint.linter import followed_by, lint
 
     since_collection = 0
     followed = 0
@@ -196,7 +196,7 @@ def worker_context() -> BaseContext:
 
 def import_before_fork(codes: frozenset[str]) -> None:
     """Imports what workers need for the checks with these codes, and loads the timeline."""
-    import kvlint.lint
+    import kvlint.linter
     from kvlint import analysis, checks
 
     for code in sorted(codes):

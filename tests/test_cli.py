@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kvlint import __version__
 from kvlint.cli import main
-from kvlint.lint import newer_syntax
+from kvlint.linter import newer_syntax
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
 FIXED = STALE.replace("past[0][0]", "past.layers[0].keys")
@@ -173,9 +173,9 @@ def test_very_deep_nesting_is_a_finding() -> None:
 
 
 def test_a_file_over_the_size_limit_is_left_out_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import lint
+    from kvlint import linter
 
-    monkeypatch.setattr(lint, "CODE_LIMIT", 1_000_000)
+    monkeypatch.setattr(linter, "CODE_LIMIT", 1_000_000)
     write("big.py", STALE + "#" * 1_200_000)
     run = kvlint()
     assert run.code == 0
@@ -190,9 +190,9 @@ def notebook(code: str, output: str) -> str:
 
 
 def test_of_a_notebook_only_the_code_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import lint
+    from kvlint import linter
 
-    monkeypatch.setattr(lint, "CODE_LIMIT", 1_000_000)
+    monkeypatch.setattr(linter, "CODE_LIMIT", 1_000_000)
     write("shown.ipynb", notebook(STALE, "x" * 1_200_000))
     write("written.ipynb", notebook(STALE + "#" * 1_200_000, ""))
     run = kvlint()
