@@ -20,6 +20,7 @@ from kvlint.diagnostics import Diagnostic, Placer
 from kvlint.findings import Category, Finding
 from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
+from kvlint.grouping import grouped
 from kvlint.jobs import Fault, FixRequest, Job, Result
 from kvlint.roots import find_root
 from kvlint.screen import candidates
@@ -369,7 +370,7 @@ def place_all(job: Job, look: Look, timeline: Timeline) -> list[Diagnostic]:
     for item in look.regions:
         if item.kept:
             placer = Placer.of(job.shown, look.source, item.region, timeline.ranges)
-            placed += [placer.place(finding) for finding in item.kept]
+            placed += [placer.place(head, others) for head, others in grouped(item.kept)]
     return placed
 
 
