@@ -199,8 +199,8 @@ class Placer:
         line = self.region.line(index)
         return line.number, line.column + offset - self.starts[index] + 1, line.cell
 
-    def place(self, finding: Finding) -> Diagnostic:
-        """The finding as a diagnostic."""
+    def place(self, finding: Finding, others: Sequence[Finding] = ()) -> Diagnostic:
+        """The finding as a diagnostic, with the places of *others* that come from the same defect."""
         line, column, cell = self.locate(finding.start)
         end_line, end_column, _ = self.locate(max(finding.end, finding.start))
         origin = None
@@ -227,7 +227,7 @@ class Placer:
             origin,
             self.place_fix(finding.fix) if finding.fix is not None else None,
             self.snippet(finding),
-            tuple(self.place_related(item) for item in finding.related),
+            (*map(self.place_related, finding.related), *map(self.place_other, others)),
         )
 
     def is_elsewhere(self, origin: Origin) -> bool:
@@ -245,11 +245,11 @@ class Placer:
             text = ""
         return PlacedOrigin(origin.line, 1, None, origin.text, SourceLine(origin.line, text), shown)
 
-    def related(self, finding: Finding) -> Related:
-        """The finding as another place of a defect that is told elsewhere."""
-        line, column, cell = self.locate(finding.start)
-        end_line, end_column, _ = self.locate(max(finding.end, finding.start))
-        return Related("", line, column, end_line, end_column, finding.code, finding.message, cell)
+    def place_other(self, other: Finding) -> PlacedRelated:
+        """Where another finding of the same defect stands."""
+        line, column, cell = self.locate(other.start)
+        end_line, end_column, _ = self.locate(max(other.end, other.start))
+        return PlacedRelated(self.path, line, column, end_line, end_column, other.code, other.message, cell)
 
     def place_related(self, item: Related) -> PlacedRelated:
         """The place with the name of its file as reports show it."""

@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from kvlint.diagnostics import Diagnostic, Placer
 from kvlint.findings import Category, Finding
 from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
+from kvlint.grouping import grouped
 from kvlint.jobs import Fault, FixRequest, Job, Result
 from kvlint.roots import find_root
 from kvlint.screen import candidates
@@ -171,34 +172,8 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
             judged = job.codes if found.complete else job.codes - {UNUSED_SUPPRESSION[0]}
             outcome = suppression.apply(region.text, kept, judged, others, region.kind == PROSE)
             kept, silenced = outcome.kept, outcome.silenced
-        if any(finding.code == UNFILLED for finding in kept):
-            kept = grouped(kept, Placer.of(job.shown, source, region, timeline.ranges), job.path)
         regions.append(RegionLook(region, kept, silenced))
     return Look(source, tuple(regions), tuple(faults), tuple(sorted(dependencies)))
-
-
-UNFILLED = "KV305"
-"""The rule of parameters that nobody fills: what would fail with the value that they should have is told with them."""
-
-
-def grouped(findings: tuple[Finding, ...], placer: Placer, path: str) -> tuple[Finding, ...]:
-    """The findings without those that can only come true once a parameter is filled; they are related to its finding."""
-    heads = {finding.start: finding for finding in findings if finding.code == UNFILLED}
-    followers: dict[int, list[Finding]] = {}
-    kept: list[Finding] = []
-    for finding in findings:
-        origin = finding.origin
-        head = heads.get(origin.start) if origin is not None and origin.path in ("", path) else None
-        if head is None or finding.code == UNFILLED or not finding.releases <= head.releases:
-            kept.append(finding)
-        else:
-            followers.setdefault(head.start, []).append(finding)
-    return tuple(
-        replace(finding, related=(*finding.related, *(placer.related(item) for item in followers[finding.start])))
-        if finding.code == UNFILLED and finding.start in followers
-        else finding
-        for finding in kept
-    )
 
 
 def worth_reading(job: Job, text: str) -> bool:
@@ -443,7 +418,7 @@ def place_all(job: Job, look: Look, timeline: Timeline) -> list[Diagnostic]:
     for item in look.regions:
         if item.kept:
             placer = Placer.of(job.shown, look.source, item.region, timeline.ranges)
-            placed += [placer.place(finding) for finding in item.kept]
+            placed += [placer.place(head, others) for head, others in grouped(item.kept, job.path)]
     return placed
 
 

@@ -16,7 +16,7 @@ from kvlint.analysis.facts import (
     SubscriptUse,
     SymbolUse,
 )
-from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_record, is_torch_model_class
 from kvlint.analysis.names import (
     ATTENTION_PARTS,
     CACHE_NAMES,
@@ -60,6 +60,7 @@ from kvlint.analysis.values import (
     NegativeNumber,
     NoneValue,
     OutputDict,
+    Outside,
     PerRelease,
     Pipeline,
     ProjectModule,
@@ -301,6 +302,9 @@ class Expressions(Recorder):
             return self.library_value(qualified)
         return (Symbol(qualified, when=atom.when, origin=atom.origin),)
 
+    def _attribute_outside(self, atom: Outside, name: str, node: ast.expr) -> Value:
+        return (atom,)
+
     def _attribute_pipeline(self, atom: Pipeline, name: str, node: ast.expr) -> Value:
         return self._attribute_unknown(Unknown(), name, node)
 
@@ -375,6 +379,8 @@ class Expressions(Recorder):
         value = info.attribute(name)
         if value and not unknown(value):
             return value
+        if value and is_record(info):
+            return (Outside(),)
         if value and any(isinstance(atom, Unknown) for atom in value):
             return UNKNOWN  # the class itself sets it, to what is not known: the name says nothing
         if self.is_model_instance(info) and not info.defines(name):
@@ -402,6 +408,8 @@ class Expressions(Recorder):
         method = atom.info.method(name)
         if method is not None:
             return (LocalFunction(method),)
+        if name in LOADERS and self.is_model_instance(atom.info):
+            return (Member(atom, name),)
         return atom.info.attribute(name) or UNKNOWN
 
     def exported(self, path: Path, name: str) -> Value:
@@ -528,6 +536,8 @@ class Expressions(Recorder):
             return (atom,) if isinstance(node.slice, ast.Slice) else atom.item
         if isinstance(atom, PerRelease):
             return self._version_item(atom, node)
+        if isinstance(atom, Outside):
+            return (atom,)
         return UNKNOWN
 
     def key_of(self, atom: Atom, key: str, node: ast.expr) -> Value:
@@ -739,6 +749,8 @@ class Expressions(Recorder):
                 parts.append(atom.item)
             elif isinstance(atom, LayerPair):
                 parts.append((StoredTensor("keys", atom.cache, "subscript"),))
+            elif isinstance(atom, Outside):
+                parts.append((atom,))
             elif isinstance(atom, NoneValue):
                 continue
             else:
@@ -879,6 +891,7 @@ Expressions._attribute_handlers = {
     LocalClass: Expressions._attribute_local_class,
     Unknown: Expressions._attribute_unknown,
     Pipeline: Expressions._attribute_pipeline,
+    Outside: Expressions._attribute_outside,
     PerRelease: Expressions._attribute_version,
     ProjectModule: Expressions._attribute_module,
     ModelKwargs: Expressions._attribute_kwargs,

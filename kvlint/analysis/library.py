@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from functools import lru_cache
 
+from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, STATIC_CACHE
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
@@ -66,6 +68,28 @@ def is_torch_model_class(qualified: str) -> bool:
     return name.startswith("AutoModel") or any(base in name for base in MODEL_BASES)
 
 
+COMPANIONS = frozenset(
+    {
+        *("peft", "trl", "unsloth", "adapters", "modelscope", "accelerate", "optimum.habana", "optimum.gptq"),
+        *("optimum.quanto", "optimum.bettertransformer", "awq", "auto_gptq", "gptqmodel", "ipex_llm", "bigdl"),
+        *("intel_extension_for_transformers", "sentence_transformers", "liger_kernel", "axolotl", "llamafactory"),
+    }
+)
+"""Packages whose classes load, derive from or wrap the PyTorch models of transformers and hand their caches through."""
+LOADERS = frozenset({"from_pretrained", "from_config", "_from_config"})
+
+
+@lru_cache(maxsize=4096)
+def is_foreign_loader(qualified: str) -> bool:
+    """True for ``X.from_pretrained`` of a class that is not known to be one of transformers: where a name comes from
+    tells what it builds (``ORTModelForCausalLM`` of optimum keeps tuples), not how it ends."""
+    owner, _, method = qualified.rpartition(".")
+    package = owner.partition(".")[0]
+    if method not in LOADERS or not owner.rpartition(".")[2][:1].isupper() or package == "transformers":
+        return False
+    return not any(owner.startswith(f"{name}.") for name in COMPANIONS)
+
+
 def is_hook_owner(qualified: str) -> bool:
     """True for a base class whose ``forward`` and generation hooks the library calls with a cache object."""
     return is_torch_model_class(qualified)
@@ -76,6 +100,18 @@ def is_own_module(bases: Sequence[str]) -> bool:
     return any(base.startswith("torch.nn.") for base in bases) and not any(
         base.startswith("transformers.") for base in bases
     )
+
+
+def is_own(info: ClassInfo) -> bool:
+    """True for a class of the project whose bases are all known and none of which is a class of transformers."""
+    return info.bases_known() and not any(base.startswith("transformers.") for base in info.foreign_bases())
+
+
+def is_record(info: ClassInfo) -> bool:
+    """True for a dataclass, a named tuple or a typed dict of the project: what it keeps under a name is its own."""
+    decorators = (ast.unparse(item) for item in info.node.decorator_list)
+    records = any("dataclass" in text or text.startswith(("attr.", "attrs.", "define")) for text in decorators)
+    return is_own(info) and (records or any(base.startswith("typing.") for base in info.foreign_bases()))
 
 
 def is_layer_class(qualified: str) -> bool:

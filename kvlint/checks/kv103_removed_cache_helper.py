@@ -12,6 +12,7 @@ from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import Instance, Model, SuperObject
 from kvlint.behaviour import helper_hint
 from kvlint.checks.base import Check
+from kvlint.checks.defects import defect_of
 from kvlint.checks.missing_names import missing_names
 from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding
@@ -93,13 +94,10 @@ class RemovedCacheHelper(Check):
         life = facts.timeline.all - facts.timeline.importable(reference.qualified)
         module_life = facts.timeline.all - facts.timeline.importable(module)
         node, span = reference.node, reference.span
+        module_is_gone = bool(reference.missing & module_life) and module != "transformers"
         if reference.is_import:
             error = "ModuleNotFoundError" if reference.missing & module_life else "ImportError"
-            subject = (
-                f"the module `{module}`"
-                if reference.missing & module_life and module != "transformers"
-                else f"`{name}`"
-            )
+            subject = f"the module `{module}`" if module_is_gone else f"`{name}`"
             message = f"{subject} is not in transformers: {error} {{when}}"
         elif reference.through_import:
             message = f"`{name}` is not in transformers: its import fails {{when}}"
@@ -114,6 +112,8 @@ class RemovedCacheHelper(Check):
             life=life,
             help=registry_hint(facts, reference) or helper_hint(reference.qualified),
             span=span,
+            defect=defect_of(facts, module if module_is_gone else reference.qualified),
+            leads=reference.is_import,
         )
 
     def _hook_call(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import sure_arguments
 from kvlint.checks.constructions import SEEN_BY, Construction, constructions
+from kvlint.checks.defects import defect_of_call
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import as_keyword, is_plain, rewrite_call, without_arguments
@@ -57,7 +58,7 @@ class CacheConstructor(Check):
             use, in_force = item.use, item.releases
             if use.starred or use.place.caught & {"TypeError", "Exception"} or second_try(facts, use):
                 continue
-            for mistake in mistakes(facts, item):
+            for number, mistake in enumerate(mistakes(facts, item)):
                 yield self.finding(
                     facts,
                     mistake.node,
@@ -68,6 +69,8 @@ class CacheConstructor(Check):
                     help=mistake.help,
                     category=mistake.category,
                     fix=mistake.fix if len(use.callee) == 1 and item.whole else None,
+                    defect=defect_of_call(facts, use),
+                    leads=not number,
                 )
 
 
