@@ -102,7 +102,7 @@ SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV303": ((G39,), "", ()),
     "KV304": ((G29,), "past_key_value|\\bcache\\s*=(?!=)|[\\\"']cache[\\\"']", ()),
     "KV305": ((G40, G41,), "\\b(?:past_key_values?|cache_params|cache)\\s*[:=,)\\\"'\\]]|\\.\\s*forward\\s*=(?!=)", ()),
-    "KV306": ((G42,), "[\\\"'](?:past_key_values|cache_params)[\\\"']", ()),
+    "KV306": ((G42,), "[\\\"'](?:past_key_values?|cache_params)[\\\"']", ()),
     "KV307": ((G43,), "", ()),
     "KV308": ((G42,), "", ()),
     "KV309": ((G44, G45, G46,), "\\.\\s*forward\\s*=(?!=)|_(?:CLASSES|TYPES)\\b|\\bsetattr\\b|MethodType|\\.\\s*\\w*Att\\w*\\s*=(?!=)|Att\\w*\\s+as\\b|\\bclass\\s+\\w+\\s*\\([^)]*(?:[aA]tt|Block|Layer)", ()),

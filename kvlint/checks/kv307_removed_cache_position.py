@@ -81,7 +81,7 @@ class RemovedCachePosition(Check):
 
     def _parameter(self, facts: Facts, item: LibraryCalled) -> Finding | None:
         parameter = item.info.parameter(NAME)
-        if parameter is None or item.elsewhere or item.role not in ("layer", "attention", "prepare"):
+        if parameter is None or item.elsewhere or item.role not in ("layer", "attention", "mixer", "prepare"):
             return None
         life = releases_of(facts.timeline, "cache-position-not-passed")
         wrong = life & item.place.releases
