@@ -243,6 +243,7 @@ class Calls(Expressions):
             value = self.attribute(base, name_value, stand_in, flow)
             self.record_symbols(node, value, "load", flow)
             return value
+        self.record_default(node, node.args[0], base, name_value, flow, parent)
         parts: list[Value] = []
         absent = ReleaseSet(0)
         for atom in base:

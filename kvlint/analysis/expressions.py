@@ -790,6 +790,15 @@ class Expressions(Recorder):
             node, value_node, base, name, action, place, path, call=call, parent=parent
         )
 
+    def record_default(
+        self, node: ast.Call, value_node: ast.expr, base: Value, name: str, flow: Flow, parent: ast.AST | None
+    ) -> None:
+        """``getattr(value, "name", default)``."""
+        if holds(base, WITH_MODELS) and name not in self._shims:
+            self.records.defaults[id(node)] = AttributeUse(
+                node, value_node, base, name, "default", self.place(flow), path_of(value_node), parent=parent
+            )
+
     def record_subscript(
         self, node: ast.Subscript, base: Value, index: Value, action: str, flow: Flow, parent: ast.AST | None
     ) -> None:
