@@ -354,7 +354,7 @@ class Expressions(Recorder):
             return (GenerationConfigValue(),)
         if atom.role == "model":
             if name in MODEL_PARTS:
-                return (Model(atom.certainty, "model", atom.name, origin=atom.origin),)
+                return (Model(atom.certainty, "model", atom.name, atom.cls, origin=atom.origin),)
             if name in LAYER_LISTS:
                 return (ModelLayers(atom, origin=atom.origin),)
         if atom.role == "layer" and name in ATTENTION_PARTS:
@@ -372,7 +372,7 @@ class Expressions(Recorder):
         if value and not unknown(value):
             return value
         if self.is_model_instance(info) and not info.defines(name):
-            inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
+            inherited = self._attribute_model(Model(Certainty.PROVEN, cls=self.model_class(info)), name, node)
             if not isinstance(inherited[0], Member) or name in (
                 "generate",
                 "prepare_inputs_for_generation",
@@ -385,6 +385,11 @@ class Expressions(Recorder):
         """What a function of the file or its project returns, as far as is known; the place is walked again when more is."""
         info.readers.add(id(self._function.node) if self._function is not None else MODULE)
         return info.returns or UNKNOWN
+
+    def model_class(self, info: Any) -> str:
+        """The class of transformers that a local model class derives from, where that is one."""
+        bases = [base for base in info.foreign_bases() if is_torch_model_class(base)]
+        return bases[0] if len(bases) == 1 else ""
 
     def is_model_instance(self, info: Any) -> bool:
         """True for a local class that derives from a transformers model class."""
@@ -504,11 +509,7 @@ class Expressions(Recorder):
                 return (CacheLayer(atom.cache, origin=atom.origin),)
             return (StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),)
         if isinstance(atom, ModelLayers):
-            return (
-                (atom,)
-                if isinstance(node.slice, ast.Slice)
-                else (Model(atom.model.certainty, "layer", atom.model.name),)
-            )
+            return (atom,) if isinstance(node.slice, ast.Slice) else (self.layer_of(atom),)
         if isinstance(atom, ModelOutput) and key in CACHE_OUTPUT_KEYS:
             return (self.output_cache(atom, node),)
         if isinstance(atom, (ModelKwargs, OutputDict, Unknown, Mapping)) and isinstance(key, str):
@@ -519,7 +520,15 @@ class Expressions(Recorder):
             return (atom,) if isinstance(node.slice, ast.Slice) else atom.item
         if isinstance(atom, PerRelease):
             return self._version_item(atom, node)
+        if isinstance(atom, Symbol):
+            held = self.library.held_class(atom.name)
+            return (Symbol(held, when=atom.when),) if held else UNKNOWN
         return UNKNOWN
+
+    def layer_of(self, layers: ModelLayers) -> Model:
+        """A layer of a model, with its class where the model's file has one kind of layers."""
+        model = layers.model
+        return Model(model.certainty, "layer", model.name, self.library.layer_class(model.cls))
 
     def key_of(self, atom: Atom, key: str, node: ast.expr) -> Value:
         """The value under a string key of a dict-like alternative."""
@@ -723,7 +732,7 @@ class Expressions(Recorder):
                 else:
                     parts.append((StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),))
             elif isinstance(atom, ModelLayers):
-                parts.append((Model(atom.model.certainty, "layer", atom.model.name),))
+                parts.append((self.layer_of(atom),))
             elif isinstance(atom, Items):
                 parts.append(UNKNOWN if not atom.items or is_mixed(atom.items) else join(*atom.items))
             elif isinstance(atom, Sequence):

@@ -28,6 +28,8 @@ class FunctionInfo:
     called: bool = False
     patches: bool = False
     """It takes the place of a method that transformers calls (``LlamaAttention.forward = forward``)."""
+    installed_on: str = ""
+    """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
     readers: set[int] = field(default_factory=set)
