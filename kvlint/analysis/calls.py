@@ -242,6 +242,7 @@ class Calls(Expressions):
             value = self.attribute(base, name_value, stand_in, flow)
             self.record_symbols(node, value, "load", flow)
             return value
+        self.record_default(node, node.args[0], base, name_value, flow, parent)
         parts: list[Value] = []
         absent = ReleaseSet(0)
         for atom in base:
@@ -343,8 +344,11 @@ class Calls(Expressions):
             return (
                 Model(Certainty.PROVEN, cls=name, windowed=windowed, origin=self.origin(node, "a model built here")),
             )
-        if name in ("copy.deepcopy", "copy.copy") and arguments:
+        if name in ("copy.deepcopy", "copy.copy", "torch.nn.ModuleList") and arguments:
             return arguments[0]
+        part = self.library.part(name)
+        if part:
+            return (Model(Certainty.PROVEN, part, cls=name, when=atom.when, origin=self.origin(node, "built here")),)
         if name in SIGNATURES and len(arguments) == 1 and len(arguments[0]) == 1:
             return (Member(arguments[0][0], SIGNATURE),)
         if name in BINDERS and arguments:

@@ -559,8 +559,11 @@ class Walk(Annotations):
             return
         self._patched.update(map(level_of, names))
         for atom in of_type(value, LocalFunction):
+            if atom.info.patches and atom.info.installed_on not in names:
+                atom.info.installed_on = ""
             if not atom.info.patches:
                 atom.info.patches = True
+                atom.info.installed_on = names[0] if len(names) == 1 else ""
                 self.changed.add(("parameter", id(atom.info.node)))
 
     def narrowed(self, path: str, value: Value) -> None:
@@ -1131,6 +1134,9 @@ class Walk(Annotations):
             if position == 0 and info.places and info.owner is None:
                 flow.bind(arg.arg, (self._placed_self(info),))
                 continue
+            if position == 0 and info.installed_on and self.is_hook(info) and arg in positional:
+                flow.bind(arg.arg, self._installed_self(info))
+                continue
             if self._asking:
                 known = info.arguments.get(arg.arg)
                 flow.bind(arg.arg, self.expression(defaults.get(arg.arg), flow, arg) if known is None else known)
@@ -1190,6 +1196,12 @@ class Walk(Annotations):
         name = target.rpartition(".")[2]
         origin = self.origin(info.node, f"put in the place of `{name}.{info.places[0].member}`")
         return Model(Certainty.PROVEN, role, cls=target, family=family(target), origin=origin)
+
+    def _installed_self(self, info: FunctionInfo) -> Value:
+        """An object of the class of transformers that the function is put into."""
+        name = info.installed_on
+        role = self.library.part(name) or ("" if is_layer_class(name) else "model")
+        return (Model(Certainty.PROVEN, role, cls=name),) if role else UNKNOWN
 
     def is_hook(self, info: FunctionInfo) -> bool:
         """True for the methods that transformers itself calls with a cache object."""

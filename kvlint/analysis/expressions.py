@@ -362,7 +362,7 @@ class Expressions(Recorder):
             return (GenerationConfigValue(),)
         if atom.role == "model":
             if name in MODEL_PARTS:
-                return (Model(atom.certainty, "model", atom.name, family=atom.family, origin=atom.origin),)
+                return (Model(atom.certainty, "model", atom.name, atom.cls, family=atom.family, origin=atom.origin),)
             if name in LAYER_LISTS:
                 return (ModelLayers(atom, origin=atom.origin),)
         if atom.role == "layer" and name in ATTENTION_PARTS:
@@ -384,7 +384,7 @@ class Expressions(Recorder):
         if value and any(isinstance(atom, Unknown) for atom in value):
             return UNKNOWN  # the class itself sets it, to what is not known: the name says nothing
         if self.is_model_instance(info) and not info.defines(name):
-            inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
+            inherited = self._attribute_model(Model(Certainty.PROVEN, cls=self.model_class(info)), name, node)
             if not isinstance(inherited[0], Member) or name in (
                 "generate",
                 "prepare_inputs_for_generation",
@@ -399,6 +399,11 @@ class Expressions(Recorder):
         """What a function of the file or its project returns, as far as is known; the place is walked again when more is."""
         info.readers.add(id(self._function.node) if self._function is not None else id(self))
         return info.returns or UNKNOWN
+
+    def model_class(self, info: Any) -> str:
+        """The class of transformers that a local model class derives from, where that is one."""
+        bases = [base for base in info.foreign_bases() if is_torch_model_class(base)]
+        return bases[0] if len(bases) == 1 else ""
 
     def is_model_instance(self, info: Any) -> bool:
         """True for a local class that derives from a transformers model class."""
@@ -521,11 +526,7 @@ class Expressions(Recorder):
                 return (CacheLayer(atom.cache, origin=atom.origin),)
             return (StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),)
         if isinstance(atom, ModelLayers):
-            return (
-                (atom,)
-                if isinstance(node.slice, ast.Slice)
-                else (Model(atom.model.certainty, "layer", atom.model.name, family=atom.model.family),)
-            )
+            return (atom,) if isinstance(node.slice, ast.Slice) else (self.layer_of(atom),)
         if isinstance(atom, ModelOutput) and key in CACHE_OUTPUT_KEYS:
             return (self.output_cache(atom, node),)
         if isinstance(atom, (ModelKwargs, OutputDict, Unknown, Mapping)) and isinstance(key, str):
@@ -538,7 +539,15 @@ class Expressions(Recorder):
             return self._version_item(atom, node)
         if isinstance(atom, Outside):
             return (atom,)
+        if isinstance(atom, Symbol):
+            held = self.library.held_class(atom.name)
+            return (Symbol(held, when=atom.when),) if held else UNKNOWN
         return UNKNOWN
+
+    def layer_of(self, layers: ModelLayers) -> Model:
+        """A layer of a model, with its class where the model's file has one kind of layers."""
+        model = layers.model
+        return Model(model.certainty, "layer", model.name, self.library.layer_class(model.cls), family=model.family)
 
     def key_of(self, atom: Atom, key: str, node: ast.expr) -> Value:
         """The value under a string key of a dict-like alternative."""
@@ -742,7 +751,7 @@ class Expressions(Recorder):
                 else:
                     parts.append((StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),))
             elif isinstance(atom, ModelLayers):
-                parts.append((Model(atom.model.certainty, "layer", atom.model.name, family=atom.model.family),))
+                parts.append((self.layer_of(atom),))
             elif isinstance(atom, Items):
                 parts.append(UNKNOWN if not atom.items or is_mixed(atom.items) else join(*atom.items))
             elif isinstance(atom, Sequence):
@@ -810,6 +819,15 @@ class Expressions(Recorder):
         self.records.attributes[id(node)] = AttributeUse(
             node, value_node, base, name, action, place, path, call=call, parent=parent
         )
+
+    def record_default(
+        self, node: ast.Call, value_node: ast.expr, base: Value, name: str, flow: Flow, parent: ast.AST | None
+    ) -> None:
+        """``getattr(value, "name", default)``."""
+        if holds(base, WITH_MODELS) and name not in self._shims:
+            self.records.defaults[id(node)] = AttributeUse(
+                node, value_node, base, name, "default", self.place(flow), path_of(value_node), parent=parent
+            )
 
     def record_subscript(
         self, node: ast.Subscript, base: Value, index: Value, action: str, flow: Flow, parent: ast.AST | None

@@ -243,6 +243,8 @@ class Facts:
     returns: tuple[ReturnUse, ...] = ()
     assigns: tuple[AssignUse, ...] = ()
     guards: tuple[GuardUse, ...] = ()
+    defaults: tuple[AttributeUse, ...] = ()
+    """``getattr(value, "name", default)``: reads that do not raise where the member is missing."""
     dependencies: tuple[Path, ...] = ()
     module_names: dict[str, Value] = field(default_factory=dict)
     memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)

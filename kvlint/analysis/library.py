@@ -31,6 +31,8 @@ class Library:
         self.timeline = timeline
         self.cache_class = lru_cache(maxsize=None)(self._cache_class)
         self.member = lru_cache(maxsize=None)(self._member)
+        self.layer_class = lru_cache(maxsize=None)(self._layer_class)
+        self.part = lru_cache(maxsize=None)(self._part)
 
     def _member(self, cls: str, name: str) -> ReleaseSet:
         """Releases on which a cache has the member; of a cache of unknown class: on which any common class has it."""
@@ -40,6 +42,31 @@ class Library:
         for common in (*COMMON_CLASSES, *(STATE_CLASSES if name in STATE_MEMBERS else ())):
             found |= self.timeline.member(common, name)
         return found
+
+    def _part(self, qualified: str) -> str:
+        """ "layer" or "attention" for a class of a modeling file that is one and takes a cache; "" for any other name."""
+        if not qualified.startswith("transformers.models."):
+            return ""
+        kind = self.timeline.class_kind(qualified)
+        return kind if kind in ("layer", "attention") and self.timeline.forward_keywords(qualified) else ""
+
+    def _layer_class(self, model: str) -> str:
+        """The class of the layers of a model class, where its file has one ``XDecoderLayer`` (``XBlock``, ``XLayer``) only."""
+        canonical = self.timeline.canonical(model) or model
+        module = canonical.rpartition(".")[0]
+        if not canonical.startswith("transformers.models.") or self.part(canonical):
+            return ""
+        names = [
+            name for name in self.timeline.symbols() if name.rpartition(".")[0] == module and self.part(name) == "layer"
+        ]
+        return names[0] if len(names) == 1 else ""
+
+    def held_class(self, qualified: str) -> str:
+        """One of the classes in a registry of a modeling file (``LLAMA_ATTENTION_CLASSES``); "" for any other name."""
+        if not (qualified.startswith("transformers.models.") and qualified.rpartition(".")[2].isupper()):
+            return ""
+        held = self.timeline.held_classes(qualified)
+        return held[-1][1][0] if held and held[-1][1] else ""
 
     def _cache_class(self, qualified: str) -> str | None:
         """The canonical name of a cache class of transformers, or None for any other name."""

@@ -40,6 +40,8 @@ class FunctionInfo:
     """Where the project puts it, in whatever file."""
     installed: dict[int, ReleaseSet] = field(default_factory=dict)
     """The statements that put it there (ids of their nodes), with the releases that get to them."""
+    installed_on: str = ""
+    """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
     readers: set[int] = field(default_factory=set)

@@ -92,7 +92,7 @@ def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
     mistake an argument."""
     use, cls, in_force = item.use, item.cls, item.releases
     told, left = ReleaseSet(0), in_force
-    for judge in (dynamic_config, static_positional, quantized_backend, encoder_decoder_keywords):
+    for judge in (dynamic_config, layer_count, static_positional, quantized_backend, encoder_decoder_keywords):
         mistake = judge(facts, use, cls, in_force)
         if mistake is not None and mistake.wrong & left:
             yield replace(mistake, wrong=mistake.wrong - told)
@@ -100,6 +100,40 @@ def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
             left -= mistake.wrong
     for mistake in by_signature(facts, item, left):
         yield replace(mistake, wrong=mistake.wrong - told)
+
+
+LAYER_COUNTS = frozenset(
+    {"num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_decoder_layers", "decoder_layers"}
+)
+"""Fields of configurations that hold the number of layers."""
+
+
+def layer_count(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Mistake | None:
+    """``DynamicCache(config.num_hidden_layers)``: releases 4.45 to 4.49 took the number of layers."""
+    if cls != DYNAMIC_CACHE or not use.node.args or not is_count(use.node.args[0]):
+        return None
+    wrong = ReleaseSet(0)
+    for releases, signature in facts.timeline.signatures(cls):
+        if not signature.positional or signature.positional[0].name != "num_hidden_layers":
+            wrong |= releases
+    return Mistake(
+        use.node,
+        wrong & facts.timeline.matching(">=4.50"),
+        "the first argument of `DynamicCache` is an iterable of key/value pairs, not a number of layers: TypeError {when}",
+        "write `DynamicCache(config=model.config)`, or leave it out",
+    )
+
+
+def is_count(node: ast.expr) -> bool:
+    """True for an expression that is a number of layers: a field of a configuration, ``len(...)``, an int, a parameter
+    that is called or annotated so."""
+    if isinstance(node, (ast.Attribute, ast.Name)):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id
+        return name in LAYER_COUNTS
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "len"
+    value = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def dynamic_config(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Mistake | None:
