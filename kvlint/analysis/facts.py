@@ -244,7 +244,7 @@ class Facts:
     guards: tuple[GuardUse, ...] = ()
     dependencies: tuple[Path, ...] = ()
     module_names: dict[str, Value] = field(default_factory=dict)
-    memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out from the facts on demand, for the next check that asks (layouts of tensors)."""
     reach: dict[tuple[int, int], ReleaseSet] = field(default_factory=dict, compare=False, repr=False)
     """First and last lines of statements that not every release of the target reaches, and those that do."""
