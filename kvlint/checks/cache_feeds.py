@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -162,6 +162,12 @@ def feeds_in(facts: Facts, scope: Scope, path: str | None = None) -> tuple[Feed,
         known = facts.memo["feeds by scope"] = {key: tuple(feeds) for key, feeds in found.items()}
     found_here: tuple[Feed, ...] = known.get((id(scope.node), path), ())
     return found_here
+
+
+def feeds_before(facts: Facts, scope: Scope, path: str, feed: Feed) -> tuple[Feed, ...]:
+    """The feeds of the cache under *path* in front of *feed*, in the order of the text."""
+    feeds = feeds_in(facts, scope, path)
+    return feeds[: bisect_left(feeds, position(feed.node), key=lambda item: position(item.node))]
 
 
 def feed_at(facts: Facts, node: ast.AST | None) -> Feed | None:

@@ -32,7 +32,7 @@ from kvlint.checks.cache_feeds import (
     calls_in,
     copied,
     dependence,
-    feeds_in,
+    feeds_before,
     feeds_of,
     handled,
     handled_between,
@@ -402,8 +402,7 @@ def follows_another(facts: Facts, scope: Scope, feed: Feed) -> bool:
     """True for a ``generate`` on a cache that an earlier ``generate`` of the same block has used for another prompt."""
     if feed.role != "generate" or not feed.path or scope.loops(feed.node):
         return False
-    before = [item for item in feeds_in(facts, scope, feed.path) if position(item.node) < position(feed.node)]
-    for earlier in reversed(before[-LOOK_BACK:]):
+    for earlier in reversed(feeds_before(facts, scope, feed.path, feed)[-LOOK_BACK:]):
         if between(facts, scope, earlier, feed):
             return False
         if earlier.role != "generate" or scope.loops(earlier.node) or not same_block(scope, earlier, feed):
@@ -472,12 +471,16 @@ def other_prompt(facts: Facts, scope: Scope, earlier: Feed, later: Feed) -> bool
         return False
     if any(len(text) > len(before) > 3 and text.startswith(before) for text in new.texts for before in old.texts):
         return False
-    names = {
-        path
-        for path in new.paths & old.paths
-        if path in scope.bindings and any(item.kind == "assign" for item in scope.bindings[path])
-    }
-    return not any(grows(scope, path) for path in names)
+    return not any(is_assigned(scope, path) and grows(scope, path) for path in new.paths & old.paths)
+
+
+def is_assigned(scope: Scope, path: str) -> bool:
+    """True for a path that is given a value by a plain assignment."""
+    known = scope.memo.get(("is assigned", path))
+    if known is None:
+        found = any(item.kind == "assign" for item in scope.bindings.get(path, ()))
+        known = scope.memo["is assigned", path] = found
+    return bool(known)
 
 
 def same_head(scope: Scope, earlier: Feed, later: Feed) -> bool:

@@ -21,7 +21,7 @@ from kvlint.checks.cache_feeds import (
     calls_in,
     dependence,
     feed_at,
-    feeds_in,
+    feeds_before,
     handled,
     is_output_cache,
     is_tokenizer_call,
@@ -332,9 +332,7 @@ def filling_before(facts: Facts, scope: Scope, feed: Feed) -> Feed | None:
     if not feed.path or handled(facts, scope, feed.path, scope.node):
         return None
     around = [scope.node, *scope.tree.ancestors(feed.node)]
-    for item in reversed(feeds_in(facts, scope, feed.path)):
-        if position(item.node) >= position(feed.node):
-            continue
+    for item in reversed(feeds_before(facts, scope, feed.path, feed)):
         start, end = position(item.node), position(feed.node)
         if any(scope.bound_between(key, start, end) for key in prefixes(feed.path)):
             return None
@@ -434,7 +432,7 @@ def prefills(facts: Facts, scope: Scope, feed: Feed) -> Iterator[Feed]:
             values += [item.value for item in scope.definitions(source, value)]
     found = {id(item.node): item for item in map(partial(feed_at, facts), values) if item is not None}
     if feed.path:
-        earlier = [item for item in feeds_in(facts, scope, feed.path) if position(item.node) < position(feed.node)]
+        earlier = feeds_before(facts, scope, feed.path, feed)
         found |= {id(item.node): item for item in (*earlier[:LOOK_BACK], *earlier[-LOOK_BACK:])}
     for item in sorted(found.values(), key=lambda item: position(item.node)):
         if item.node is feed.node or item.role != "model" or scope_of(facts, item) is not scope:

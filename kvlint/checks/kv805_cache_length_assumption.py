@@ -114,10 +114,8 @@ def assumptions(facts: Facts, scope: Scope, feed: Feed, names: Names) -> Iterato
                 if removes_generated(scope, node.args[0], names):
                     yield node.args[0], "one token too many is taken away"
     yield from skipped_token(facts, scope, feed, names, end)
-    for other in (item for path in sorted(names.caches) for item in feeds_in(facts, scope, path)):
-        if other.role != "model" or position(other.node) <= position(feed.node):
-            continue
-        if (end is not None and position(other.node) >= end) or len(other.ids) != 1:
+    for other in feeds_on(facts, scope, feed, names, end, everywhere=False):
+        if other.role != "model" or len(other.ids) != 1:
             continue
         for keyword in other.node.keywords:
             if keyword.arg in ("position_ids", "cache_position"):
@@ -146,7 +144,7 @@ def later_use(facts: Facts, scope: Scope, feed: Feed, names: Names) -> tuple[int
     ends: list[tuple[int, int]] = []
     for path in names.caches:
         feeds = feeds_in(facts, scope, path)
-        first_later = bisect_right(feeds, position(feed.node), key=lambda item: position(item.node))
+        first_later = bisect_right(feeds, position(feed.node), key=feed_position)
         ends += [position(item.node) for item in feeds[first_later : first_later + 1]]
     for path in names.caches | names.returned:
         for prefix in prefixes(path):
@@ -335,9 +333,7 @@ def skipped_token(
     """Ids that are cut at the length of the returned sequence and fed with the cache: the last returned token is left out."""
     lengths = {path for ids in names.returned for path in lengths_of(scope).get(ids, ())}
     shared = {path for path in lengths if path.startswith("self.")}
-    for other in (item for path in sorted(names.caches) for item in feeds_by_path(facts).get(path, ())):
-        if other.node is feed.node and not scope.loops(feed.node):
-            continue
+    for other in feeds_on(facts, scope, feed, names, end, everywhere=bool(shared or scope.loops(feed.node))):
         where = scope_of(facts, other)
         if where is not scope:
             if not other.path.startswith("self.") or other.place.owner is not feed.place.owner:
@@ -359,6 +355,27 @@ def skipped_token(
                     yield start, "the last returned token is left out"
             elif later and where is scope and is_returned_length(resolved(scope, start), names):
                 yield start, "the last returned token is left out"
+
+
+def feeds_on(
+    facts: Facts, scope: Scope, feed: Feed, names: Names, end: tuple[int, int] | None, everywhere: bool
+) -> Iterator[Feed]:
+    """The feeds of the cache: all of them, or those behind *feed* and in front of *end*."""
+    for path in sorted(names.caches):
+        if everywhere:
+            yield from (
+                item for item in feeds_by_path(facts).get(path, ()) if item is not feed or scope.loops(feed.node)
+            )
+            continue
+        feeds = feeds_in(facts, scope, path)
+        for item in islice(feeds, bisect_right(feeds, position(feed.node), key=feed_position), None):
+            if end is not None and position(item.node) >= end:
+                break
+            yield item
+
+
+def feed_position(feed: Feed) -> tuple[int, int]:
+    return position(feed.node)
 
 
 def cut_at(scope: Scope, node: ast.expr) -> ast.expr | None:
