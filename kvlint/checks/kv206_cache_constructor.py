@@ -73,12 +73,10 @@ class CacheConstructor(Check):
 
 def second_try(facts: Facts, use: CallUse) -> bool:
     """True for a call in an ``except`` behind a ``try`` of the same constructor: it is meant for other releases."""
-    if facts.tree is None or "except" not in facts.text:
-        return False
     known = facts.memo.get("tried before")
     if not isinstance(known, dict):
         found: dict[int, set[str]] = {}
-        for node in statements(facts.tree):
+        for node in statements(facts.tree) if facts.tree is not None and "except" in facts.text else ():
             if isinstance(node, ast.Try):
                 first = {
                     code_of(other.func) for item in node.body for other in walk(item) if isinstance(other, ast.Call)
@@ -88,7 +86,8 @@ def second_try(facts: Facts, use: CallUse) -> bool:
                         if isinstance(other, ast.Call):
                             found.setdefault(id(other), set()).update(first)
         known = facts.memo["tried before"] = found
-    return code_of(use.node.func) in known.get(id(use.node), ())
+    tried = known.get(id(use.node))
+    return bool(tried) and code_of(use.node.func) in tried
 
 
 def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
