@@ -11,10 +11,10 @@ import os
 import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from kvlint.carriers.regions import Region
+from kvlint.carriers.regions import NEWLINE, Region
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix, Origin, Related
 from kvlint.releases import ReleaseSet
 from kvlint.selection import SYNTAX_ERROR
@@ -188,6 +188,9 @@ class Placer:
     region: Region
     ranges: Callable[[ReleaseSet], tuple[str, ...]]
     starts: Sequence[int]
+    fixes: dict[int, tuple[Fix, PlacedFix]] = field(default_factory=dict)
+    """Fixes that are placed already, by id: one may belong to many findings."""
+    lines: list[int] = field(default_factory=list)
 
     @staticmethod
     def of(path: str, source: Source, region: Region, ranges: Callable[[ReleaseSet], tuple[str, ...]]) -> Placer:
@@ -287,6 +290,12 @@ class Placer:
 
     def place_fix(self, fix: Fix) -> PlacedFix:
         """The fix with its edits as places of the file; in notebooks as places of their cells."""
+        known = self.fixes.get(id(fix))
+        if known is None:
+            known = self.fixes[id(fix)] = (fix, self.placed_fix(fix))
+        return known[1]
+
+    def placed_fix(self, fix: Fix) -> PlacedFix:
         if not self.region.fixable:
             return PlacedFix(fix.title, Applicability.SHOWN, tuple(self.place_edit(edit) for edit in fix.edits))
         if self.region.layout is None or self.region.kind == "notebook":
@@ -303,15 +312,22 @@ class Placer:
         return PlacedEdit(line, column, end_line, end_column, edit.text, cell)
 
     def place_in_document(self, edit: Edit) -> PlacedEdit:
-        text = self.source.text
-        return PlacedEdit(*document_place(text, edit.start), *document_place(text, edit.end), edit.text)
+        starts = self.document_lines()
+        return PlacedEdit(*document_place(starts, edit.start), *document_place(starts, edit.end), edit.text)
+
+    def document_lines(self) -> list[int]:
+        """The offsets of the lines of the whole document."""
+        if not self.lines:
+            self.lines.extend(document_starts(self.source.text))
+        return self.lines
 
 
-def document_place(text: str, offset: int) -> tuple[int, int]:
-    """The 1-based line and column of *offset* in a text whose lines end in ``\\n``, ``\\r\\n`` or ``\\r``."""
-    line = text.count("\n", 0, offset) + 1
-    start = text.rfind("\n", 0, offset) + 1
-    if (returns := text.count("\r", 0, offset)) and returns != text.count("\r\n", 0, offset + 1):
-        line += returns - text.count("\r\n", 0, offset + 1)
-        start = max(start, text.rfind("\r", 0, offset) + 1)
-    return line, offset - start + 1
+def document_starts(text: str) -> list[int]:
+    """The offset of the first character of every line of a text whose lines end in ``\\n``, ``\\r\\n`` or ``\\r``."""
+    return [0, *(match.end() for match in NEWLINE.finditer(text))]
+
+
+def document_place(starts: Sequence[int], offset: int) -> tuple[int, int]:
+    """The 1-based line and column of *offset* in a document whose lines begin at *starts*."""
+    line = bisect_right(starts, offset)
+    return line, offset - starts[line - 1] + 1

@@ -136,6 +136,19 @@ NOT_INSTALLED = frozenset({"PackageNotFoundError", "DistributionNotFound"})
 ENDS_A_PART = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
+@lru_cache(maxsize=4)
+def import_roots(text: str, in_transformers: bool) -> frozenset[str]:
+    """The packages that a text imports from; kept for the examples in the docstrings of a module."""
+    roots: set[str] = set()
+    for match in IMPORT_LINE.finditer(text):
+        dots, module = match["dots"], match["module"]
+        if not dots:
+            roots |= {part.split(".")[0] for part in re.split(r"[\s,]+", match["modules"] or module)}
+        elif module in TRANSFORMERS_MODULES or in_transformers:
+            roots.add("transformers")
+    return frozenset(roots)
+
+
 class Walk(Annotations):
     """Walks one module."""
 
@@ -346,13 +359,9 @@ class Walk(Annotations):
 
     def survey_imports(self) -> None:
         """Finds out whether the file uses transformers, or another engine with caches of its own."""
-        roots: set[str] = set()
-        for match in IMPORT_LINE.finditer(f"{self.around}\n{self.text}" if self.around else self.text):
-            dots, module = match["dots"], match["module"]
-            if not dots:
-                roots |= {part.split(".")[0] for part in re.split(r"[\s,]+", match["modules"] or module)}
-            elif module in TRANSFORMERS_MODULES or self.in_transformers:
-                roots.add("transformers")
+        roots = import_roots(self.text, self.in_transformers)
+        if self.around:
+            roots |= import_roots(self.around, self.in_transformers)
         self.uses_transformers = bool(roots & COMPANIONS)
         other_tensors = bool(roots & OTHER_TENSORS) and "torch" not in roots
         self.foreign_engine = other_tensors or (bool(roots & OTHER_ENGINES) and "transformers" not in roots)

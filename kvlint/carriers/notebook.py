@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -257,10 +257,16 @@ class _Encoder:
 
     def _ascii_only(self, cell: Cell, first: int, last: int) -> bool:
         """Whether characters outside of ASCII are to be escaped: as in the strings edited, else as in the file."""
-        near = self._document[cell.literals[first].start : cell.literals[last].end]
-        for text in (near, self._document):
-            if not text.isascii():
-                return False
-            if _NON_ASCII_ESCAPE.search(text):
-                return True
-        return True
+        near = escapes_beyond_ascii(self._document[cell.literals[first].start : cell.literals[last].end])
+        return (self._document_escapes if near is None else near) is not False
+
+    @cached_property
+    def _document_escapes(self) -> bool | None:
+        return escapes_beyond_ascii(self._document)
+
+
+def escapes_beyond_ascii(text: str) -> bool | None:
+    """Whether characters outside of ASCII are escaped in a text; None where it has none."""
+    if not text.isascii():
+        return False
+    return True if _NON_ASCII_ESCAPE.search(text) else None

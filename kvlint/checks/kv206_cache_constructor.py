@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.nodes import statements, walk
+from kvlint.analysis.nodes import code_of, statements, walk
 from kvlint.analysis.values import (
     DYNAMIC_CACHE,
     ENCODER_DECODER_CACHE,
@@ -76,15 +76,21 @@ class CacheConstructor(Check):
 
 def second_try(facts: Facts, use: CallUse) -> bool:
     """True for a call in an ``except`` behind a ``try`` of the same constructor: it is meant for other releases."""
-    if facts.tree is None or "except" not in facts.text:
-        return False
-    name = ast.unparse(use.node.func)
-    for node in statements(facts.tree):
-        if isinstance(node, ast.Try) and any(other is use.node for item in node.handlers for other in walk(item)):
-            first = (other for item in node.body for other in walk(item) if isinstance(other, ast.Call))
-            if any(ast.unparse(other.func) == name for other in first):
-                return True
-    return False
+    known = facts.memo.get("tried before")
+    if not isinstance(known, dict):
+        found: dict[int, set[str]] = {}
+        for node in statements(facts.tree) if facts.tree is not None and "except" in facts.text else ():
+            if isinstance(node, ast.Try):
+                first = {
+                    code_of(other.func) for item in node.body for other in walk(item) if isinstance(other, ast.Call)
+                }
+                for item in node.handlers:
+                    for other in walk(item):
+                        if isinstance(other, ast.Call):
+                            found.setdefault(id(other), set()).update(first)
+        known = facts.memo["tried before"] = found
+    tried = known.get(id(use.node))
+    return bool(tried) and code_of(use.node.func) in tried
 
 
 def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
