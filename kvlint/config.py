@@ -25,6 +25,9 @@ DEFAULT_EXCLUDES = (
 
 SHOWABLE = ("deprecated", "undecided")
 
+BASELINE_NAME = "kvlint-baseline.json"
+"""What `--write-baseline` writes where no baseline is named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -32,7 +35,7 @@ class Settings:
 
     *root* is the folder that globs are relative to ("": the current one, in calls of `kvlint.lint`); *source* the
     configuration file, "" for none; *target_from* names what said *target*. *select* None stands for every rule that is
-    on by default, *fixable* None for every rule.
+    on by default, *fixable* None for every rule, *output_format* "" for the one that fits the place (`format_in_force`).
     """
 
     root: str = ""
@@ -52,9 +55,10 @@ class Settings:
     extend_exclude: tuple[str, ...] = ()
     force_exclude: bool = False
     respect_gitignore: bool = True
-    output_format: str = "full"
+    output_format: str = ""
     jobs: int = 0
     cache_dir: str = ""
+    baseline: str = ""
 
     def codes_for(self, path: str) -> tuple[frozenset[str], frozenset[str]]:
         """Codes in use for the file at the absolute *path*, and those of them that were asked for by name."""
@@ -65,6 +69,11 @@ class Settings:
                     for selector in selectors:
                         codes -= expand(selector)
         return codes, asked & codes
+
+    @property
+    def format_in_force(self) -> str:
+        """The output format: in a GitHub workflow annotations, unless something asks for another one."""
+        return self.output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "full")
 
     @property
     def hidden_kinds(self) -> frozenset[str]:
@@ -173,7 +182,7 @@ def read_value(key: str, value: Any, where: str, root: str) -> Any:
         check_format(value, where)
     if key == "jobs" and value < 0:
         raise UsageProblem(f"{where} must be 0 (one a core) or more, not {value}")
-    if key == "cache-dir":
+    if key in ("cache-dir", "baseline"):
         return os.path.join(root, os.path.expanduser(value))
     return value
 
@@ -219,7 +228,8 @@ def validate(settings: Settings, where: str) -> None:
     check_globs(settings.exclude, f"{where}: exclude")
     check_globs(settings.extend_exclude, f"{where}: extend-exclude")
     check_show(settings.show, f"{where}: show")
-    check_format(settings.output_format, f"{where}: output-format")
+    if settings.output_format:
+        check_format(settings.output_format, f"{where}: output-format")
     if settings.jobs < 0:
         raise UsageProblem(f"{where}: jobs must be 0 (one a core) or more, not {settings.jobs}")
 
@@ -242,6 +252,7 @@ class Overrides:
     output_format: str | None = None
     jobs: int | None = None
     cache_dir: str | None = None
+    baseline: str | None = None
 
     def over(self, settings: Settings) -> Settings:
         """*settings* with the command line's word on top.

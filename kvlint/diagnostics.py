@@ -17,7 +17,7 @@ from kvlint.carriers.regions import Region
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix, Related
 from kvlint.releases import ReleaseSet
 from kvlint.selection import SYNTAX_ERROR
-from kvlint.source import EditError, Source, document_edits
+from kvlint.source import EditError, Source, document_edits, document_position
 from kvlint.suppression import line_starts
 
 SNIPPET_WIDTH = 240
@@ -55,14 +55,25 @@ class PlacedFix:
 
 
 @dataclass(frozen=True, slots=True)
+class FileSpan:
+    """A stretch of the file itself (1-based, columns in characters), where other places are those of a notebook's cell."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedOrigin:
-    """Where the value came from."""
+    """Where the value came from; *in_file* as in a Diagnostic."""
 
     line: int
     column: int
     cell: int | None
     text: str
     source: SourceLine
+    in_file: FileSpan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +95,8 @@ class Diagnostic:
     """One finding as the user sees it.
 
     *path* is as shown, with ``/``. *line* and *column* are 1-based, *end_column* is that after the last character.
-    In notebooks lines are those of the *cell* (1-based, code cells only). *releases* are the runs of releases on which
-    the use is wrong, as `Timeline.ranges` writes them.
+    In notebooks lines are those of the *cell* (1-based, code cells only), *in_file* has those of the file. *releases* are
+    the runs of releases on which the use is wrong, as `Timeline.ranges` writes them.
     """
 
     code: str
@@ -104,6 +115,12 @@ class Diagnostic:
     fix: PlacedFix | None
     source: tuple[SourceLine, ...]
     related: tuple[PlacedRelated, ...] = ()
+    in_file: FileSpan | None = None
+
+    @property
+    def span(self) -> FileSpan:
+        """Where the finding lies in the file itself."""
+        return self.in_file or FileSpan(self.line, self.column, self.end_line, self.end_column)
 
     @property
     def severity(self) -> str:
@@ -132,7 +149,9 @@ class Diagnostic:
             self.code, self.name, self.category.value,
             self.line, self.column, self.end_line, self.end_column, self.cell,
             self.message, self.help, self.releases,
-            origin and [origin.line, origin.column, origin.cell, origin.text, line_row(origin.source)],
+            origin and [
+                origin.line, origin.column, origin.cell, origin.text, line_row(origin.source), span_row(origin.in_file),
+            ],
             fix and [
                 fix.title, fix.applicability.value,
                 [[e.start_line, e.start_column, e.end_line, e.end_column, e.text, e.cell] for e in fix.edits],
@@ -141,21 +160,23 @@ class Diagnostic:
             [
                 [posixpath.relpath(item.path, folder or "."), *astuple(item)[1:]] for item in self.related
             ],
+            span_row(self.in_file),
         ]  # fmt: skip
 
     @staticmethod
     def from_row(path: str, row: list[Any]) -> Diagnostic:
         """The reverse of `to_row`."""
         (code, name, category, line, column, end_line, end_column, cell,
-         message, help, releases, origin, fix, source, related) = row  # fmt: skip
+         message, help, releases, origin, fix, source, related, in_file) = row  # fmt: skip
         folder = posixpath.dirname(path)
         return Diagnostic(
             code, name, Category(category), path, line, column, end_line, end_column, cell, message, help,
             tuple(releases),
-            PlacedOrigin(origin[0], origin[1], origin[2], origin[3], SourceLine(*origin[4])) if origin else None,
+            read_origin(*origin) if origin else None,
             PlacedFix(fix[0], Applicability(fix[1]), tuple(PlacedEdit(*edit) for edit in fix[2])) if fix else None,
             tuple(SourceLine(*item) for item in source),
             tuple(PlacedRelated(beside(folder, item[0]), *item[1:]) for item in related),
+            read_span(in_file),
         )  # fmt: skip
 
 
@@ -166,6 +187,18 @@ def beside(folder: str, path: str) -> str:
 
 def line_row(line: SourceLine) -> list[Any]:
     return [line.number, line.text, line.skipped]
+
+
+def span_row(span: FileSpan | None) -> list[int] | None:
+    return None if span is None else list(astuple(span))
+
+
+def read_origin(line: int, column: int, cell: int | None, text: str, source: list[Any], span: Any) -> PlacedOrigin:
+    return PlacedOrigin(line, column, cell, text, SourceLine(*source), read_span(span))
+
+
+def read_span(row: list[int] | None) -> FileSpan | None:
+    return None if row is None else FileSpan(*row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +230,8 @@ class Placer:
             at = finding.origin.start
             origin_line, origin_column, origin_cell = self.locate(at)
             shown = self.show(bisect_right(self.starts, at) - 1, at)
-            origin = PlacedOrigin(origin_line, origin_column, origin_cell, finding.origin.text, shown)
+            text, in_file = finding.origin.text, self.span(at, at)
+            origin = PlacedOrigin(origin_line, origin_column, origin_cell, text, shown, in_file)
         return Diagnostic(
             finding.code,
             finding.name,
@@ -215,6 +249,15 @@ class Placer:
             self.place_fix(finding.fix) if finding.fix is not None else None,
             self.snippet(finding),
             tuple(self.place_related(item) for item in finding.related),
+            self.span(finding.start, max(finding.end, finding.start)),
+        )
+
+    def span(self, start: int, end: int) -> FileSpan | None:
+        """Where a stretch of a notebook's cell lies in the file; None in other files, whose lines are those of the file."""
+        if self.region.kind != "notebook":
+            return None
+        return FileSpan(
+            *document_position(self.source, self.region, start), *document_position(self.source, self.region, end)
         )
 
     def place_related(self, item: Related) -> PlacedRelated:

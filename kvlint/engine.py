@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kvlint.cache import Cache
     from kvlint.findings import Applicability
     from kvlint.jobs import Job, Result
+    from kvlint.progress import Progress
     from kvlint.releases import ReleaseSet
     from kvlint.targets import Target
 
@@ -58,6 +59,11 @@ class Run:
     files: int
     notices: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
+
+    @property
+    def checked_for(self) -> tuple[str, ...]:
+        """The releases that files were checked for, with what said so; empty where no file held a word of interest."""
+        return tuple(sorted({f"{target.text} ({target.source})" for target in self.targets}))
 
 
 @dataclass(slots=True)
@@ -113,8 +119,10 @@ def shown_path(path: str, cwd: str) -> str:
     return (path[len(prefix) :] if path.startswith(prefix) else path).replace(os.sep, "/")
 
 
-def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None) -> Run:
-    """Lints *files*; with *stdin* the one file's bytes are those.
+def run(
+    files: Sequence[FoundFile], options: Options, stdin: bytes | None = None, progress: Progress | None = None
+) -> Run:
+    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done.
 
     Raises UsageProblem for a target that means nothing.
     """
@@ -122,6 +130,12 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
     stores = Stores(options)
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     targets = Targets(options)
+
+    def keep(result: Result | None) -> None:
+        if result is not None:
+            results.append(result)
+        if progress is not None:
+            progress.file(len(result.diagnostics) if result is not None else 0)
 
     def candidates() -> Iterator[tuple[Job, int]]:
         """What has to be linted, while the rest is still being read."""
@@ -134,12 +148,12 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
                 if hit is None or needs_fixing(job, hit):
                     yield job, outcome.size
                 else:
-                    results.append(hit)
-            elif outcome is not None:
-                results.append(outcome)
+                    keep(hit)
+            else:
+                keep(outcome)
 
     for job, result in execute(candidates(), options.jobs):
-        results.append(result)
+        keep(result)
         stores.keep(job, result)
     notices = tuple(target.note for target in targets.known.values() if target.note)[:1]
     stores.save()
