@@ -125,7 +125,8 @@ class Diagnostic:
     @property
     def severity(self) -> str:
         """``error``, ``warning`` or ``note``."""
-        return "error" if self.code == SYNTAX_ERROR[0] else self.category.severity
+        unreadable = self.code == SYNTAX_ERROR[0] and self.category is Category.META
+        return "error" if unreadable else self.category.severity
 
     @property
     def sort_key(self) -> tuple[str, int, int, int, str, int, int, str]:
@@ -217,6 +218,8 @@ class Placer:
 
     def locate(self, offset: int) -> tuple[int, int, int | None]:
         """Line, column and cell of an offset of the region's text."""
+        if self.region.kind == "markdown" and self.source.path.suffix == ".ipynb":
+            return *document_position(self.source, self.region, offset), None
         index = bisect_right(self.starts, offset) - 1
         line = self.region.line(index)
         return line.number, line.column + offset - self.starts[index] + 1, line.cell

@@ -861,3 +861,80 @@ def test_examples_in_docstrings_know_what_their_module_imports() -> None:
     assert [line.split(" ")[0] for line in kvlint("-q", "--output-format", "concise").out.splitlines()] == [
         "a.py:5:54:"
     ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Nothing is skipped silently
+
+
+def notebook_of(*cells: tuple[str, str]) -> str:
+    """A notebook of cells given as kind and source, written as Jupyter does."""
+    rows = []
+    for kind, text in cells:
+        row: dict[str, object] = {"cell_type": kind, "metadata": {}, "source": text.splitlines(keepends=True)}
+        rows.append({**row, "outputs": [], "execution_count": None} if kind == "code" else row)
+    return json.dumps({"cells": rows, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+
+
+def test_blocks_that_cannot_be_parsed_are_counted_and_listed() -> None:
+    broken = "past_key_values[0] = (\n"
+    write("a.ipynb", notebook_of(("code", "x = 1\n"), ("code", broken), ("code", f"%%bash\n{broken}")))
+    write("b.md", f"Text\n\n```python\n{broken}```\n\n```bash\n{broken}```\n\n```python\nnothing of ours (\n```\n")
+    write("c.rst", f"Text\n\n.. code-block:: python\n\n    {broken}\nmore\n")
+    write("d.py", f'def f():\n    """Example::\n\n    ```python\n    {broken}    ```\n    """\n')
+    run = kvlint()
+    assert run.code == 0
+    assert "4 places undecided (KV000): --show undecided" in run.out
+    listed = kvlint("--show", "undecided", "--output-format", "concise", "-q").out.splitlines()
+    assert [line.split(" KV000 ")[0] for line in listed] == [
+        "a.ipynb:cell 2:1:1:",
+        "b.md:4:1:",
+        "c.rst:5:5:",
+        "d.py:5:5:",
+    ]
+    assert "this cell cannot be parsed as Python, so nothing in it was checked" in listed[0]
+    (row,) = json.loads(kvlint("a.ipynb", "--show", "undecided", "--output-format", "rdjson").out)["diagnostics"]
+    line = Path("a.ipynb").read_text().splitlines()[row["location"]["range"]["start"]["line"] - 1]
+    assert "past_key_values[0]" in line
+    assert row["severity"] == "INFO"
+
+
+def test_fences_in_text_cells_of_a_notebook_are_linted_and_fixed() -> None:
+    code = STALE.replace("keys =", 'a, b = "é\\n",')
+    text = f"# A\n\n```python\n{code}```\n\n```bash\npast[0]\n```\n"
+    write("a.ipynb", notebook_of(("code", "x = 1\n"), ("markdown", text), ("raw", text)))
+    run = kvlint("--output-format", "json")
+    (row,) = json.loads(run.out)
+    lines = Path("a.ipynb").read_text().splitlines()
+    assert row["cell"] is None
+    assert lines[row["line"] - 1][row["column"] - 1 : row["end_column"] - 1] == "past[0]"
+    assert kvlint("--fix", "-q").code == 0
+    cells = json.loads(Path("a.ipynb").read_text())["cells"]
+    assert "".join(cells[1]["source"]) == text.replace("past[0][0]", "past.layers[0].keys")
+    assert "".join(cells[2]["source"]) == text
+
+
+def test_a_single_string_cell_of_text_has_places_too() -> None:
+    cell = {"cell_type": "markdown", "metadata": {}, "source": f"~~~py\n{STALE}~~~\n"}
+    write("a.ipynb", json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    (row,) = json.loads(kvlint("--output-format", "json").out)
+    document = Path("a.ipynb").read_text()
+    assert (row["line"], document[row["column"] - 1 : row["end_column"] - 1]) == (1, "past[0]")
+
+
+def test_letters_may_be_escaped_in_json() -> None:
+    write("generation_config.json", '{"cache\\u005fimplementation": "no_such_cache"}')
+    assert "generation_config.json:1:31: KV401" in kvlint("--output-format", "concise").out
+    write(
+        "a.ipynb", notebook_of(("code", STALE)).replace("past[0]", "p\\u0061st[0]").replace("Dynamic", "D\\u0079namic")
+    )
+    assert "a.ipynb:cell 1:4:8: KV204" in kvlint("a.ipynb", "--output-format", "concise").out
+
+
+@pytest.mark.parametrize("value", ["5", "true", "false", '["static"]', '{"a": 1}', "1.5"])
+def test_values_of_a_wrong_type_are_refused_as_transformers_does(value: str) -> None:
+    write("generation_config.json", f'{{"cache_implementation": {value}}}')
+    run = kvlint("--output-format", "concise")
+    assert f"KV401 invalid-cache-implementation: `{value}` is not a `cache_implementation`: loading" in run.out
+    write("generation_config.json", '{"cache_implementation": null}')
+    assert kvlint().code == 0
