@@ -193,7 +193,9 @@ def check(**options: Any) -> int:
     paths: tuple[str, ...] = options["paths"] or (".",)
     check_combinations(request, paths == ("-",))
     if options["show_settings"]:
-        sys.stdout.write(describe(resolver.for_folder(folder_of(paths[0], resolver.cwd))))
+        folder = folder_of(paths[0], resolver.cwd)
+        settings = resolver.for_folder(folder)
+        sys.stdout.write(describe(settings, target_remarks(settings, folder, request)))
         return 0
     if paths == ("-",):
         return check_stdin(resolver, request)
@@ -212,6 +214,17 @@ def check(**options: Any) -> int:
         sys.stdout.write("".join(f"{shown_path(file.path, cwd)}\n" for file in found.files))
         return 0
     return lint_and_report(found, resolver.for_folder(folder_of(paths[0], cwd)), cwd, request, None)
+
+
+def target_remarks(settings: Settings, folder: str, request: Request) -> list[str]:
+    """What ``--show-settings`` says of the releases in force. Raises UsageProblem for a target that means nothing."""
+    from kvlint.engine import Options, Targets
+    from kvlint.timeline import the_timeline
+
+    target = Targets(Options(cwd=folder, environment=request.python)).of(settings, folder)
+    releases = the_timeline().ranges(target.releases)
+    remark = f"target: transformers {target.text} ({target.source}): {', '.join(releases)}"
+    return [remark, target.note] if target.note else [remark]
 
 
 def check_combinations(request: Request, stdin: bool) -> None:

@@ -92,7 +92,7 @@ class Targets:
 
         key = self._key(settings, folder)
         if key not in self.known:
-            root = project_root(folder)
+            root = root_for(settings, folder)
             self.known[key] = resolve(
                 settings.target, the_timeline(), root, self.options.environment, settings.target_from
             )
@@ -103,14 +103,25 @@ class Targets:
         return self._key(settings, folder) in self.known
 
     def _key(self, settings: Settings, folder: str) -> tuple[str, str | None]:
-        near = settings.target.strip().lower() in ("", "installed", "project")
-        return (settings.target, project_root(folder) if near else None)
+        return (settings.target, root_for(settings, folder))
 
     def timeline_length(self) -> int:
         """The number of releases that the timeline knows."""
         from kvlint.timeline import the_timeline
 
         return len(the_timeline().releases)
+
+
+def root_for(settings: Settings, folder: str) -> str | None:
+    """The folder whose environment or requirements decide the target; None where neither does."""
+    word = settings.target.strip().lower()
+    if word == "installed":
+        return project_root(folder)
+    if word in ("", "project"):
+        from kvlint.targets import requiring_folder
+
+        return requiring_folder(folder)
+    return None
 
 
 def shown_path(path: str, cwd: str) -> str:
