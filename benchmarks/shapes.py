@@ -374,7 +374,12 @@ FIXES = [
     Shape("fix: removed class", repeated("from transformers import HybridCache\n", "c{i}: HybridCache = None\n"), ".py", True),
     Shape("fix: conversions", repeated(CHAT, "c{i} = DynamicCache.from_legacy_cache(pairs)\n"), ".py", True),
     Shape("fix: carriage returns", lambda n: repeated(CHAT, "k{i} = cache[0][0]\n")(n).replace("\n", "\r\n"), ".py", True),
-    Shape("fix: generate of new prompts", repeated(CHAT, "out{i} = model.generate(tok('q{i}').input_ids, past_key_values=cache)\n"), ".py", True),
+    Shape(
+        "fix: generate of new prompts",
+        repeated(CHAT, "out{i} = model.generate(tok('q{i}').input_ids, past_key_values=cache)\n"),
+        ".py",
+        True,
+    ),
 ]  # fmt: skip
 
 SHAPES = [*TURNS, *REMOVED, *MEMBERS, *FLOW, *TENSORS, *TEXT, *DOCUMENTS, *FIXES]

@@ -90,7 +90,7 @@ def second_try(facts: Facts, use: CallUse) -> bool:
                             found.setdefault(id(other), set()).update(first)
         known = facts.memo["tried before"] = found
     tried = known.get(id(use.node))
-    return bool(tried) and code_of(use.node.func) in tried
+    return tried is not None and code_of(use.node.func) in tried
 
 
 def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
