@@ -259,7 +259,8 @@ def checked(job: Job, facts: Facts) -> Found:
     """What the checks find in the facts of a region; where one of them fails, what the others do."""
     from kvlint import checks
 
-    dependencies = (*(str(dependency) for dependency in facts.dependencies), *job.surroundings.around)
+    others = (other for other in job.surroundings.around if other != job.path)
+    dependencies = (*(str(dependency) for dependency in facts.dependencies), *others)
     try:
         return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
     except (RecursionError, MemoryError) as problem:
