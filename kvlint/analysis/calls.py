@@ -804,7 +804,7 @@ class Calls(Expressions):
             merged = value if known is None else join(known, value)
             if merged != known:
                 info.arguments[name] = merged
-                if any(isinstance(atom, LESSONS) for atom in merged):
+                if any(isinstance(atom, LESSONS) for atom in merged) or (known is None and name in CACHE_KEYWORDS):
                     self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]

@@ -6,6 +6,7 @@ Files that say nothing of caches, models or transformers are left out; what they
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import warnings
@@ -17,6 +18,7 @@ from kvlint.discovery import ignore_files_above, is_ignored, read_ignore_file
 from kvlint.engine.link import Project
 from kvlint.engine.lower import lower
 from kvlint.engine.units import Unit
+from kvlint.roots import project_root
 
 WORTH_LOWERING = re.compile(
     rb"transformers|past_key|key_value|layer_past|kv_cache|DynamicCache|use_cache|[Cc]ache\b|pkv|past\b"
@@ -25,6 +27,8 @@ MAX_BYTES = 1_500_000
 """Bytes of the largest file that is lowered; bigger ones were not written by hand."""
 MAX_FILES = 8_000
 """Python files of the largest project that is looked at as a whole; of a bigger one, each file is looked at alone."""
+MAX_LOOSE_FILES = 400
+"""The same for a folder in which nothing says that it is a project; of a bigger one, its own files are looked at."""
 SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist", "venv", "env"})
 LIBRARY = "transformers"
 
@@ -39,8 +43,11 @@ class Index:
     def project(self, root: str) -> Project:
         """The project at *root*."""
         if root not in self.projects:
-            files = list(python_files(root))
-            self.projects[root] = Project(root, self._units(files) if len(files) <= MAX_FILES else {})
+            limit = MAX_FILES if project_root(root) is not None else MAX_LOOSE_FILES
+            files = list(itertools.islice(python_files(root), limit + 1))
+            if len(files) > limit:
+                files = [path for path in files if os.path.dirname(path) == root] if limit == MAX_LOOSE_FILES else []
+            self.projects[root] = Project(root, self._units(files))
         return self.projects[root]
 
     def _units(self, files: list[str]) -> dict[str, Unit]:
