@@ -99,7 +99,6 @@ def test_findings_of_a_model_with_cache_objects(tmp_path: Path) -> None:
         ("KV306", 'keys_to_ignore_at_inference = ["past_key_values"]'),
         ("KV201", "past_key_values = DynamicCache.from_legacy_cache(past_key_values)"),
         ("KV201", "next_cache = next_cache.to_legacy_cache()"),
-        ("KV305", "past_key_values: Optional[Union[Cache, List[torch.FloatTensor]]] = None,"),
         ("KV305", "past_key_values=None,"),
         ("KV310", "position_ids=None,"),
         ("KV303", "def _reorder_cache(past_key_values, beam_idx):"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from kvlint.analysis.names import CACHE_NAMES, CACHE_OUTPUT_KEYS
 from kvlint.analysis.nodes import walk
@@ -21,8 +22,9 @@ GENERATIVE_NAMES = (
     "ForQuestionGeneration",
     "ForSpeechSeq2Seq",
 )
-MAIN_INPUTS = frozenset({"input_ids", "inputs_embeds", "decoder_input_ids", "decoder_inputs_embeds"})
-"""What ``generate`` hands to ``forward`` at every step, one of them at least (``generation/utils.py``)."""
+MAIN_INPUT = re.compile(r"ids|embeds|input|token")
+"""What ``generate`` hands to ``forward`` at every step has such a name (``generation/utils.py``: ``input_ids``,
+``inputs_embeds``, ``decoder_input_ids``); models may be called with other ones than they take."""
 
 
 CACHE_PARAMETERS = CACHE_NAMES | CACHE_OUTPUT_KEYS
@@ -147,4 +149,6 @@ def keys_written(function: ast.AST) -> set[str]:
 
 def takes_main_input(info: FunctionInfo) -> bool:
     """True for a ``forward`` that ``generate`` can call: it takes the ids or the embeddings."""
-    return info.node.args.kwarg is not None or bool(MAIN_INPUTS & {arg.arg for arg in info.parameters()})
+    if info.node.args.kwarg is not None or info.node.args.vararg is not None:
+        return True
+    return any(MAIN_INPUT.search(arg.arg) for arg in info.parameters())

@@ -788,7 +788,7 @@ class Calls(Expressions):
         if not any(isinstance(item, ast.Starred) for item in node.args):
             positional = [arg.arg for arg in (*info.node.args.posonlyargs, *info.node.args.args)]
             given = {**dict(zip(positional, arguments, strict=False)), **dict(keywords)}
-            verdict = self.version_verdict(info, given) if given or info.home is not self else None
+            verdict = self.version_verdict(info, given)
             if verdict is not None:
                 return verdict
             first = info.first_positional() if atom.bound or info.is_static else 0

@@ -28,7 +28,6 @@ from kvlint.analysis.facts import (
     FunctionUse,
     ImportUse,
     ReturnUse,
-    by_line,
 )
 from kvlint.analysis.guards import is_question
 from kvlint.analysis.library import is_hook_owner, is_layer_class, is_own_module
@@ -42,8 +41,9 @@ from kvlint.analysis.names import (
     OTHER_ENGINES,
     PROOF_MEMBERS,
 )
-from kvlint.analysis.nodes import lines_with, walk, walk_lines
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
+from kvlint.analysis.reach import narrow
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format
 from kvlint.analysis.telling import Telling
@@ -109,6 +109,7 @@ WORTH_WALKING = re.compile(
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
 LEVELS = {"attention": 1, "layer": 2}
+ASKS_THE_RELEASE = re.compile(r"version|signature|getfullargspec", re.IGNORECASE)
 KEPT = (CacheObject, LegacyCache, Sequence, Items)
 """What attributes are given that has several forms: a cache here, pairs made of it there."""
 STORED_MARK = "="
@@ -237,7 +238,7 @@ class Walk(Annotations):
             changed, self.changed = self.changed, set()
             if not self.walk_again(changed):
                 break
-        self.narrow_private_functions()
+        narrow([self])
 
     def walk_again(self, changed: set[tuple[str, Any]]) -> bool:
         """Walks what the lessons of the last round concern once more; False where that is nothing."""
@@ -254,40 +255,28 @@ class Walk(Annotations):
             self.run_function(info)
         return True
 
-    def narrow_private_functions(self) -> None:
-        """``_legacy_pairs(cache)`` that is called on old releases only is walked again for those.
+    def was_walked(self, info: FunctionInfo) -> bool:
+        """True for a function that was looked at."""
+        return id(info) in self._walked
 
-        Only functions of the module whose every mention is a call that was walked.
-        """
-        lines = by_line(self.reach)
-        for info in self.functions:
-            if info.name.startswith("_") and info.owner is None and info.parent is None and id(info) in self._walked:
-                reaching = self._reached_by_calls(info, lines)
-                if reaching is not None and not info.releases <= reaching:
-                    info.releases &= reaching
-                    self._drop_facts([info])
-                    self.note_reached(info.node.body[0], info.node.body[-1], info.releases)
-                    if info.releases:
-                        self.run_function(info)
+    def has(self, item: FunctionInfo | ClassInfo) -> bool:
+        """True for a function or class of this module."""
+        found = self._class_at if isinstance(item, ClassInfo) else self._function_at
+        return found.get(id(item.node)) is item
 
-    def _reached_by_calls(self, info: FunctionInfo, lines: dict[int, ReleaseSet]) -> ReleaseSet | None:
-        """The releases on which a function is called; None where it may be called by somebody else.
-
-        *lines* are those that not every release gets to.
-        """
-        mentions = re.findall(rf"\b{re.escape(info.name)}\b", self.text)
-        if info.node.decorator_list or len(mentions) < 2:
-            return None
-        found = ReleaseSet(0)
-        calls = 0
-        for node in walk_lines(self.tree, lines_with(self.text, (info.name,))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == info.name:
-                calls += 1
-                known = info.callers.get(id(node))
-                if known is None and self.target & lines.get(node.lineno, self.target):
-                    return None  # in a function that was not walked
-                found |= known or found
-        return found if len(mentions) == 1 + calls else None
+    def narrow(self, functions: list[FunctionInfo], item: FunctionInfo | ClassInfo, releases: ReleaseSet) -> None:
+        """Walks functions once more for fewer releases: those of *item*, which only these releases get to."""
+        body = item.node.body
+        self.note_reached(body[0], body[-1], releases)
+        self._drop_facts(functions)
+        for table in (self.records.functions, self.records.classes):
+            for key, use in list(table.items()):
+                if use.info is item or use.info in functions:
+                    table[key] = replace(use, place=replace(use.place, releases=use.place.releases & releases))
+        for info in functions:
+            info.releases &= releases
+            if info.releases & self.target and self.was_walked(info):
+                self.run_function(info)
 
     def walk_speaking(self) -> None:
         """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they
@@ -1130,7 +1119,7 @@ class Walk(Annotations):
 
     def _speaks_of_versions(self, info: FunctionInfo) -> bool:
         """True for a function that names versions, or a name of its module that a version decides."""
-        if "version" in ast.unparse(info.node).lower():
+        if ASKS_THE_RELEASE.search(ast.unparse(info.node)):
             return True
         names = (info.home if isinstance(info.home, Walk) else self).module_flow.names
         words = {item.id for item in walk(info.node) if isinstance(item, ast.Name)} & names.keys()
