@@ -325,7 +325,9 @@ class Project:
         found: list[str] = []
         for word in put.asked:
             if word.startswith('"'):
-                found.append(word.strip('"'))
+                name = word.strip('"')
+                if name.isidentifier() and name != name.lower():  # of a class; `"__main__"` is none
+                    found.append(name)
                 continue
             found += [thing.name for thing in self.meaning(path, word, put.function) if thing.kind == "library"]
         return found
