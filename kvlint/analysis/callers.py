@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from kvlint.analysis.library import GENERATION_MIXIN, PRE_TRAINED_MODEL
 from kvlint.analysis.names import CACHE_NAMES, CACHE_OUTPUT_KEYS
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
@@ -12,9 +13,7 @@ from kvlint.engine.units import Surroundings
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.timeline import Timeline
 
-GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
 PREPARE = "prepare_inputs_for_generation"
-PRE_TRAINED_MODEL = "transformers.PreTrainedModel"
 GENERATIVE_NAMES = (
     "ForCausalLM",
     "LMHeadModel",

@@ -85,6 +85,21 @@ ITERATORS = frozenset(
         "min",
     }
 )
+MODULE_METHODS = frozenset(
+    {"load_state_dict", "state_dict", "register_buffer", "register_parameter", "add_module", "get_submodule"}
+    | {"get_parameter", "get_buffer", "named_parameters", "named_modules", "named_children", "named_buffers"}
+    | {
+        "requires_grad_",
+        "zero_grad",
+        "share_memory",
+        "extra_repr",
+        "register_forward_hook",
+        "to_empty",
+        "set_extra_state",
+    }
+    | {"register_forward_pre_hook", "get_extra_state", "set_submodule", "register_module", "add_argument", "parse_args"}
+)
+"""Methods of ``torch.nn.Module``, and of parsers of arguments, that a project may define as well."""
 CACHE_KINDS: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache})
 HANDS_ON = frozenset({"tqdm", "trange", "track", "islice"})
 """Functions whose items are those of their first argument."""
@@ -311,12 +326,33 @@ class Calls(Expressions):
                     return made
                 if not self.is_model_instance(atom.info):
                     return (Outside(),) if is_own(atom.info) else UNKNOWN
+            else:
+                atom.info.given |= given_names(keywords)
             return self._call_model(Model(), node, keywords) if self.is_model_instance(atom.info) else UNKNOWN
         if isinstance(atom, Outside):
             return (atom,)
         if isinstance(atom, Unknown):
+            only = self.only_method(node.func)
+            if only is not None:
+                return self._call_function(LocalFunction(only, bound=True), node, arguments, keywords, flow)
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
+
+    def only_method(self, func: ast.expr) -> FunctionInfo | None:
+        """The method that an object of unknown class is asked for, where one class of the project has one of that name.
+
+        Only one that gives or takes a cache, and whose name no class of torch or of transformers has.
+        """
+        name = func.attr if isinstance(func, ast.Attribute) else ""
+        if "_" not in name.strip("_") or name in MODULE_METHODS or self.library.has_member(name):
+            return None
+        found = self.methods_named(name)
+        if len(found) != 1 or not any(isinstance(atom, (*CACHE_KINDS, Items, Sequence)) for atom in found[0].returns):
+            return None
+        return found[0]
+
+    def methods_named(self, name: str) -> list[FunctionInfo]:
+        raise NotImplementedError
 
     def _call_symbol(
         self,

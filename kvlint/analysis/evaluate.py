@@ -109,6 +109,8 @@ WORTH_WALKING = re.compile(
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
 LEVELS = {"attention": 1, "layer": 2}
+MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(")
+"""What makes a model may hand it to others."""
 ASKS_THE_RELEASE = re.compile(r"version|signature|getfullargspec", re.IGNORECASE)
 KEPT = (CacheObject, LegacyCache, Sequence, Items)
 """What attributes are given that has several forms: a cache here, pairs made of it there."""
@@ -208,6 +210,11 @@ class Walk(Annotations):
                 self._places_at.setdefault(place.line, []).append(place)
         self.own_classes = frozenset(name for path, name in surroundings.own if path == here)
 
+    def methods_named(self, name: str) -> list[FunctionInfo]:
+        """The methods of this name that classes of the modules walked together define."""
+        walks = self.joint.walks.values() if self.joint is not None else (self,)
+        return [cls.methods[name] for other in walks for cls in other.classes if name in cls.methods]
+
     def pass_to_places(
         self, model: Model, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
     ) -> None:
@@ -287,7 +294,8 @@ class Walk(Annotations):
         first = {
             id(info)
             for info in self.functions
-            if info.name == "__init__" and (info.owner is None or id(info.owner) in classes)
+            if info.name == "__init__"
+            and (info.owner is None or id(info.owner) in classes or is_of_library(info.owner))
         }
         known = len(self.functions)
         for info in self.functions[:known]:
@@ -305,10 +313,14 @@ class Walk(Annotations):
 
     def _names_of_caches(self) -> set[str]:
         """Names of the module, of attributes and of functions that hold or return a cache, whatever they are called."""
-        known = [(name, value) for cls in self.classes for name, value in cls.attributes.items()]
-        known += [(info.name, info.returns) for info in self.functions]
+        known: list[tuple[str, Value]] = []
+        for other in self.joint.walks.values() if self.joint is not None else (self,):
+            known += [(name, value) for cls in other.classes for name, value in cls.attributes.items()]
+            known += [(info.name, info.returns) for info in other.functions]
         known += [(name, value) for name, value in self.module_flow.names.items() if type(value) is not Later]
-        return {name for name, value in known if holds(value, CACHES)}
+        return {
+            name for name, value in known if holds(value, CACHES) or any(holds(item, CACHES) for item in parts(value))
+        }
 
     def _meets_cache(self, info: FunctionInfo, names: set[str]) -> bool:
         """True for a function that has not been walked, because it does not speak of caches, and that uses such a name."""
@@ -339,7 +351,8 @@ class Walk(Annotations):
         """False for a function that can meet a cache only through what it is given; it is walked once that is known."""
         if info.owner is not None and self.cache_base(info.owner) is not None:
             return True
-        if WORTH_WALKING.search(self.function_text(info)) is not None:
+        text = self.function_text(info)
+        if WORTH_WALKING.search(text) is not None or MAKES_MODELS.search(text) is not None:
             return True
         return bool(aliases) and not aliases.isdisjoint(self.telling.all_words(info.node))
 
@@ -1258,6 +1271,7 @@ class Walk(Annotations):
                 tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,),
                 optional,
             )
+        passed = passed or self._passed_beside(info, arg.arg)
         if any(isinstance(atom, LESSONS) for atom in passed):
             demonstrated = tuple(atom for atom in passed if not isinstance(atom, Unknown))
             also = annotated if len(demonstrated) < len(passed) else ()
@@ -1279,6 +1293,17 @@ class Walk(Annotations):
         if info.owner is not None and not any(base.startswith("transformers.") for base in info.owner.foreign_bases()):
             value = weakened(value)
         return join(value, optional)
+
+    def _passed_beside(self, info: FunctionInfo, name: str) -> Value:
+        """The caches that the other methods of a class are given under the same name, for one that nobody calls."""
+        if info.owner is None or info.callers or name not in CACHE_NAMES:
+            return ()
+        found: list[Value] = []
+        for other in info.owner.methods.values():
+            caches = of_type(other.arguments.get(name, ()), CacheObject)
+            if other is not info and caches:
+                found.append(tuple(replace(atom, certainty=min(atom.certainty, Certainty.CONTEXT)) for atom in caches))
+        return join(*found) if found else ()
 
     def conventional(self, name: str, node: ast.AST) -> Value:
         """What a parameter of this name usually is."""
@@ -1333,6 +1358,16 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
+
+
+def parts(value: Value) -> Iterable[Value]:
+    """The items of tuples and lists whose items are known."""
+    return (item for atom in value if isinstance(atom, Items) for item in atom.items)
+
+
+def is_of_library(info: ClassInfo) -> bool:
+    """True for a class that derives from one of transformers: what it holds stands where the library calls it."""
+    return any(base.startswith("transformers.") for base in info.foreign_bases())
 
 
 def is_opaque(value: ast.expr) -> bool:

@@ -91,6 +91,8 @@ class ClassInfo:
     attributes: dict[str, Value] = field(default_factory=dict)
     """Attribute name -> join of the values assigned in the class body and to ``self``."""
     releases: ReleaseSet = EVERY_RELEASE
+    given: set[str] = field(default_factory=set)
+    """The keywords with which its objects are called, where its ``forward`` is inherited from the library."""
     _assigned: frozenset[str] | None = None
     _foreign: tuple[list[ClassInfo], list[str]] | None = None
     _ancestors: tuple[tuple[Value, ...], list[ClassInfo]] | None = None

@@ -183,8 +183,26 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
             yield LibraryCalled(info, reached(facts, info, use.place), "prepare", _prepare_names(facts, owner), shown)
         elif info.name == "forward" and not filled_by_prepare(info):
             role, names, encoder = _class_role(facts, owner)
-            if role and not _called_by_the_file(facts, owner):
+            if role and not _called_by_the_file(facts, owner) and not _passed_through(facts, info, owner):
                 yield LibraryCalled(info, reached(facts, info, use.place), role, names, shown, encoder)
+
+
+def _passed_through(facts: Facts, info: FunctionInfo, owner: ClassInfo) -> bool:
+    """True for an attention that a layer of the library holds, which hands on the keywords that the project calls it with."""
+    names = {arg.arg for arg in info.parameters()} & set(CACHE_PARAMETERS)
+    for use in facts.classes:
+        held = any(atom.info is owner for value in use.info.attributes.values() for atom in of_type(value, Instance))
+        if held and names & use.info.given and use.info.method("forward") is None:
+            bases = [base for base in use.info.foreign_bases() if base.startswith("transformers.")]
+            if any("**kwargs" in keywords for base in bases for _, keywords in forward_keywords(facts, base)[-1:]):
+                return True
+    return False
+
+
+def forward_keywords(facts: Facts, qualified: str) -> tuple[tuple[ReleaseSet, tuple[str, ...]], ...]:
+    """The keywords of a class's ``forward`` by release, the newest last (``Timeline.forward_keywords``)."""
+    dated = facts.timeline.forward_keywords(facts.timeline.canonical(qualified) or qualified)
+    return tuple(sorted(dated, key=lambda item: item[0].oldest))
 
 
 def reached(facts: Facts, info: FunctionInfo, place: Place) -> Place:

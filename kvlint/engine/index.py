@@ -128,11 +128,14 @@ IMPORTED = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[
 
 
 def names_that_speak(units: Iterable[Unit]) -> dict[bytes, set[bytes]]:
-    """By the name of a module: its functions whose code speaks of caches. What calls them may say what they are given."""
+    """By the name of a module: its functions, and its classes with methods, whose code speaks of caches.
+
+    What calls them may say what they are given, or use what they give.
+    """
     found: dict[bytes, set[bytes]] = {}
     for unit in units:
         stem = os.path.splitext(os.path.basename(unit.path))[0].encode()
-        names = {item.name.encode() for item in unit.functions if item.speaks and not item.owner}
+        names = {(item.owner or item.name).encode() for item in unit.functions if item.speaks}
         if names:
             found.setdefault(stem, set()).update(names)
     return found
