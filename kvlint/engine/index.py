@@ -162,7 +162,7 @@ def copy_around(folder: str, root: str) -> str:
     current = folder
     while len(current) > len(root):
         parent = os.path.dirname(current)
-        if os.path.basename(current) == LIBRARY and os.path.exists(os.path.join(current, "modeling_utils.py")):
+        if os.path.basename(current) == LIBRARY and version_of_copy(current):
             return "" if parent in (root, os.path.join(root, "src")) else current
         current = parent
     return ""
@@ -180,8 +180,8 @@ def version_of_copy(package: str) -> str:
 
 
 def is_library_copy(folder: str, names: set[str]) -> bool:
-    """True for a folder that holds the package transformers itself."""
-    return os.path.basename(folder) == LIBRARY and {"__init__.py", "modeling_utils.py"} <= names
+    """True for a folder that holds the package transformers itself; subpackages of others are called so, too."""
+    return os.path.basename(folder) == LIBRARY and "__init__.py" in names and bool(version_of_copy(folder))
 
 
 def lowered(path: str, data: bytes) -> Unit | None:
