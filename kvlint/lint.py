@@ -237,6 +237,12 @@ def project_at(root: Path | None) -> Project:
     return Project(root)
 
 
+def forget_project() -> None:
+    """Lets go of every module that was followed: some of them have changed since (in an editor's server)."""
+    root_of.cache_clear()
+    project_at.cache_clear()
+
+
 def project_of(folder: Path) -> Project:
     """The project that holds the files of *folder*, with few enough parsed modules of other files."""
     project = project_at(root_of(folder))
