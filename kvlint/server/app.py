@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +46,6 @@ class Desk:
     """What the editor sent with its greeting."""
     due: dict[str, None] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
-    dependencies: dict[str, frozenset[str]] = field(default_factory=dict)
     looking: asyncio.Task[None] | None = None
     line: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "kvlint-worker"))
 
@@ -98,7 +99,6 @@ class Desk:
             self.log(fault, types.MessageType.Error)
         for notice in seen.notices:
             self.log(notice, types.MessageType.Info)
-        self.dependencies[uri] = frozenset(seen.dependencies)
         self.publish(uri, buffer, version, seen)
 
     def publish(self, uri: str, buffer: Buffer, version: int | None, seen: Seen) -> None:
@@ -147,20 +147,12 @@ class Desk:
             self.log(f"settings: {problem}", types.MessageType.Error)
         self.check(*self.documents.wholes())
 
-    async def files_changed(self, paths: list[str], made_or_gone: bool) -> None:
-        """Looks again at what a changed file may decide about: its importers, or everything for a file of settings."""
-        settings = [path for path in paths if not path.endswith((".py", ".pyi", ".ipynb", ".md", ".rst"))]
-        if settings:
+    async def files_changed(self, paths: list[str]) -> None:
+        """Looks again at everything that is open: a changed file may decide about any other, and settings about all."""
+        if any(not path.endswith((".py", ".pyi", ".ipynb", ".md", ".rst")) for path in paths):
             self.told.clear()
         await self.try_ask("forget", tuple(paths))
-        everything = bool(settings) or made_or_gone
-        self.check(
-            *(
-                uri
-                for uri in self.documents.wholes()
-                if everything or self.dependencies.get(uri, frozenset()) & set(paths)
-            )
-        )
+        self.check(*self.documents.wholes())
 
     def spot_of(self, uri: str, range: types.Range) -> tuple[Buffer, Spot, Lines] | None:
         """What a range of a document, or of a cell, means to the worker, and the lines of the document."""
@@ -305,8 +297,7 @@ def register_lifetime(server: LanguageServer, desk: Desk) -> None:
     @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     async def watched_files_changed(params: types.DidChangeWatchedFilesParams) -> None:
         paths = [path for change in params.changes if (path := to_fs_path(change.uri))]
-        moved = any(change.type is not types.FileChangeType.Changed for change in params.changes)
-        await desk.files_changed(paths, moved)
+        await desk.files_changed(paths)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     def folders_changed(params: types.DidChangeWorkspaceFoldersParams) -> None:
@@ -353,7 +344,7 @@ def register_documents(server: LanguageServer, desk: Desk) -> None:
     async def saved(params: types.DidSaveTextDocumentParams) -> None:
         path = to_fs_path(params.text_document.uri)
         if path:
-            await desk.files_changed([path], made_or_gone=False)
+            await desk.files_changed([path])
         desk.check(params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
@@ -386,7 +377,6 @@ def register_documents(server: LanguageServer, desk: Desk) -> None:
 
     def forget(uri: str) -> None:
         desk.due.pop(uri, None)
-        desk.dependencies.pop(uri, None)
 
 
 def register_questions(server: LanguageServer, desk: Desk) -> None:
@@ -437,9 +427,11 @@ def register_questions(server: LanguageServer, desk: Desk) -> None:
 
 
 def run() -> None:
-    """Serves on standard input and output until the editor is gone."""
+    """Serves on standard input and output until the editor is gone. What is printed otherwise goes to the error stream."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     server, desk = create()
     try:
-        server.start_io()
+        server.start_io(sys.stdin.buffer, out)
     finally:
         desk.worker.stop()

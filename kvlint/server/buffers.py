@@ -50,7 +50,6 @@ class Seen:
     problem: str = ""
     notices: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
-    dependencies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class Session:
 
             shown = placed_in_json(job, shown)
         faults = tuple(worded_faults(result.faults)) if result.faults else ()
-        return Seen(shown, "", result.notices, faults, result.dependencies)
+        return Seen(shown, "", result.notices, faults)
 
     def offers(self, buffer: Buffer, spot: Spot) -> tuple[Offer, ...]:
         """The fixes of the findings at *spot*, each of which can be applied alone."""
