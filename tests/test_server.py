@@ -546,3 +546,23 @@ def test_the_server_ends_with_its_editor(here: Path) -> None:
         await editor.client.stop()
 
     asyncio.run(run())
+
+
+def test_the_problem_matcher_of_the_docs_reads_what_the_command_prints(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import re
+
+    page = (Path(__file__).parent.parent / "docs" / "editors.md").read_text(encoding="utf-8")
+    tasks = next(
+        json.loads(block) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL) if "problemMatcher" in block
+    )
+    task = tasks["tasks"][0]
+    pattern = task["problemMatcher"]["pattern"]
+    (here / "a b.py").write_text(STALE + "past.crop(max_length=1)\nlists = past.key_cache\n")
+    monkeypatch.chdir(here)
+    printed = CliRunner().invoke(main, task["command"].split()[1:]).stdout.splitlines()
+    found = [match for line in printed if (match := re.match(pattern["regexp"], line))]
+    places = [tuple(match[pattern[part]] for part in ("file", "line", "column", "code")) for match in found]
+    assert ("a b.py", "4", "8", "KV204") in places
+    assert len(places) == sum("KV" in line for line in printed) >= 3
