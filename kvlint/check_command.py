@@ -18,8 +18,8 @@ from kvlint.report import format_names
 from kvlint.selection import check_selectors
 
 if TYPE_CHECKING:
-    from kvlint.engine import Run
     from kvlint.report._view import View
+    from kvlint.run import Run
 
 STDIN_NAME = "<stdin>"
 
@@ -163,7 +163,7 @@ def check(**options: Any) -> int:
         raise UsageProblem("'-' (standard input) cannot be mixed with other paths")
     found = discover(paths, resolver)
     if options["show_files"]:
-        from kvlint.engine import shown_path
+        from kvlint.run import shown_path
 
         sys.stdout.write("".join(f"{shown_path(file.path, cwd)}\n" for file in found.files))
         return 0
@@ -232,8 +232,8 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
 
     *settings* are those of the first path: they decide what concerns the whole run (format, hidden kinds, workers).
     """
-    from kvlint.engine import Options, run
     from kvlint.fixing import allowed_applicabilities
+    from kvlint.run import Options, run
 
     allowed = allowed_applicabilities(settings.unsafe_fixes)
     options = Options(

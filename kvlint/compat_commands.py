@@ -17,8 +17,8 @@ from kvlint.selection import check_selectors
 
 if TYPE_CHECKING:
     from kvlint.compat import Compatibility
-    from kvlint.engine import Run
     from kvlint.releases import ReleaseSet
+    from kvlint.run import Run
 
 EVERY = ">=0"
 """The target that holds every release of the timeline."""
@@ -90,7 +90,7 @@ def failing(known: Compatibility, releases: ReleaseSet) -> bool:
 
 def analyse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[Run, list[str]]:
     """The findings on all releases, and the folders that could not be read. Raises UsageProblem for wrong options."""
-    from kvlint.engine import Options, run
+    from kvlint.run import Options, run
 
     lists = {name: flat(options[name]) for name in ("select", "ignore", "exclude")}
     check_selectors(lists["select"], "--select")

@@ -30,11 +30,12 @@ SHOWABLE = ("deprecated", "undecided")
 class Settings:
     """Everything that decides how a file is linted and reported.
 
-    *root* is the folder that globs are relative to; *source* the configuration file, "" for none; *target_from* names
-    what said *target*. *select* None stands for every rule that is on by default, *fixable* None for every rule.
+    *root* is the folder that globs are relative to ("": the current one, in calls of `kvlint.lint`); *source* the
+    configuration file, "" for none; *target_from* names what said *target*. *select* None stands for every rule that is
+    on by default, *fixable* None for every rule.
     """
 
-    root: str
+    root: str = ""
     source: str = ""
     target: str = ""
     target_from: str = "--target"
@@ -206,6 +207,21 @@ def check_format(name: str, where: str) -> None:
     if name not in format_names():
         hint = did_you_mean(name, format_names()) or f" (there are: {', '.join(format_names())})"
         raise UsageProblem(f"{where}: unknown output format {name!r}{hint}")
+
+
+def validate(settings: Settings, where: str) -> None:
+    """Raises UsageProblem, naming *where*, for rules, globs, kinds or formats in *settings* that do not exist."""
+    for key in SELECTOR_KEYS:
+        check_selectors(getattr(settings, KEYS[key]) or (), f"{where}: {key}")
+    for glob, selectors in settings.per_file_ignores:
+        check_globs((glob,), f"{where}: per-file-ignores")
+        check_selectors(selectors, f"{where}: per-file-ignores.{glob!r}")
+    check_globs(settings.exclude, f"{where}: exclude")
+    check_globs(settings.extend_exclude, f"{where}: extend-exclude")
+    check_show(settings.show, f"{where}: show")
+    check_format(settings.output_format, f"{where}: output-format")
+    if settings.jobs < 0:
+        raise UsageProblem(f"{where}: jobs must be 0 (one a core) or more, not {settings.jobs}")
 
 
 @dataclass(frozen=True, slots=True)

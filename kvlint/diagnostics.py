@@ -6,13 +6,16 @@ result cache and into every report.
 
 from __future__ import annotations
 
+import itertools
+import os
+import posixpath
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from kvlint.carriers.regions import Region
-from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix, Origin, Related
 from kvlint.releases import ReleaseSet
 from kvlint.selection import SYNTAX_ERROR
 from kvlint.source import EditError, Source, document_edits
@@ -54,13 +57,28 @@ class PlacedFix:
 
 @dataclass(frozen=True, slots=True)
 class PlacedOrigin:
-    """Where the value came from."""
+    """Where the value came from; *path* is as shown, "" for the finding's own file."""
 
     line: int
     column: int
     cell: int | None
     text: str
     source: SourceLine
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRelated:
+    """Another place of the same defect; *path* as shown, lines, columns and *cell* as in a Diagnostic."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    code: str
+    message: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +105,7 @@ class Diagnostic:
     origin: PlacedOrigin | None
     fix: PlacedFix | None
     source: tuple[SourceLine, ...]
+    related: tuple[PlacedRelated, ...] = ()
 
     @property
     def severity(self) -> str:
@@ -108,33 +127,52 @@ class Diagnostic:
         )
 
     def to_row(self) -> list[Any]:
-        """As lists, strings and numbers (for the result cache); the path is left out."""
+        """As lists, strings and numbers (for the result cache); the path is left out, others are relative to its folder."""
         origin, fix = self.origin, self.fix
+        folder = posixpath.dirname(self.path)
         return [
             self.code, self.name, self.category.value,
             self.line, self.column, self.end_line, self.end_column, self.cell,
             self.message, self.help, self.releases,
-            origin and [origin.line, origin.column, origin.cell, origin.text, line_row(origin.source)],
+            origin and [
+                origin.line, origin.column, origin.cell, origin.text, line_row(origin.source),
+                origin.path and posixpath.relpath(origin.path, folder or "."),
+            ],
             fix and [
                 fix.title, fix.applicability.value,
                 [[e.start_line, e.start_column, e.end_line, e.end_column, e.text, e.cell] for e in fix.edits],
             ],
             [line_row(line) for line in self.source],
+            [
+                [posixpath.relpath(item.path, folder or "."), *astuple(item)[1:]] for item in self.related
+            ],
         ]  # fmt: skip
 
     @staticmethod
     def from_row(path: str, row: list[Any]) -> Diagnostic:
         """The reverse of `to_row`."""
-        code, name, category, line, column, end_line, end_column, cell, message, help, releases, origin, fix, source = (
-            row
-        )
+        (code, name, category, line, column, end_line, end_column, cell,
+         message, help, releases, origin, fix, source, related) = row  # fmt: skip
+        folder = posixpath.dirname(path)
         return Diagnostic(
             code, name, Category(category), path, line, column, end_line, end_column, cell, message, help,
             tuple(releases),
-            PlacedOrigin(origin[0], origin[1], origin[2], origin[3], SourceLine(*origin[4])) if origin else None,
+            placed_origin(folder, origin) if origin else None,
             PlacedFix(fix[0], Applicability(fix[1]), tuple(PlacedEdit(*edit) for edit in fix[2])) if fix else None,
             tuple(SourceLine(*item) for item in source),
+            tuple(PlacedRelated(beside(folder, item[0]), *item[1:]) for item in related),
         )  # fmt: skip
+
+
+def placed_origin(folder: str, row: list[Any]) -> PlacedOrigin:
+    """The reverse of what `Diagnostic.to_row` makes of an origin."""
+    line, column, cell, text, source, path = row
+    return PlacedOrigin(line, column, cell, text, SourceLine(*source), path and beside(folder, path))
+
+
+def beside(folder: str, path: str) -> str:
+    """How reports name the file that is called *path* from the folder of another one."""
+    return posixpath.normpath(posixpath.join(folder, path))
 
 
 def line_row(line: SourceLine) -> list[Any]:
@@ -166,7 +204,9 @@ class Placer:
         line, column, cell = self.locate(finding.start)
         end_line, end_column, _ = self.locate(max(finding.end, finding.start))
         origin = None
-        if finding.origin is not None:
+        if finding.origin is not None and self.is_elsewhere(finding.origin):
+            origin = self.place_elsewhere(finding.origin)
+        elif finding.origin is not None:
             at = finding.origin.start
             origin_line, origin_column, origin_cell = self.locate(at)
             shown = self.show(bisect_right(self.starts, at) - 1, at)
@@ -187,6 +227,38 @@ class Placer:
             origin,
             self.place_fix(finding.fix) if finding.fix is not None else None,
             self.snippet(finding),
+            tuple(self.place_related(item) for item in finding.related),
+        )
+
+    def is_elsewhere(self, origin: Origin) -> bool:
+        """True for an origin in another file than the region's."""
+        return bool(origin.path) and origin.path != str(self.source.path)
+
+    def place_elsewhere(self, origin: Origin) -> PlacedOrigin:
+        """An origin in another file of the project."""
+        here = os.path.dirname(str(self.source.path))
+        shown = beside(posixpath.dirname(self.path), os.path.relpath(origin.path, here).replace(os.sep, "/"))
+        try:
+            with open(origin.path, encoding="utf-8", errors="replace") as file:
+                text = next(itertools.islice(file, origin.line - 1, None), "").rstrip("\n")
+        except OSError:
+            text = ""
+        return PlacedOrigin(origin.line, 1, None, origin.text, SourceLine(origin.line, text), shown)
+
+    def related(self, finding: Finding) -> Related:
+        """The finding as another place of a defect that is told elsewhere."""
+        line, column, cell = self.locate(finding.start)
+        end_line, end_column, _ = self.locate(max(finding.end, finding.start))
+        return Related("", line, column, end_line, end_column, finding.code, finding.message, cell)
+
+    def place_related(self, item: Related) -> PlacedRelated:
+        """The place with the name of its file as reports show it."""
+        path = self.path
+        if item.path:
+            relative = os.path.relpath(item.path, self.source.path.parent).replace(os.sep, "/")
+            path = beside(posixpath.dirname(self.path), relative)
+        return PlacedRelated(
+            path, item.line, item.column, item.end_line, item.end_column, item.code, item.message, item.cell
         )
 
     def snippet(self, finding: Finding) -> tuple[SourceLine, ...]:

@@ -20,8 +20,8 @@ from kvlint.selection import check_selectors
 
 if TYPE_CHECKING:
     from kvlint.diagnostics import Diagnostic
-    from kvlint.engine import Run
     from kvlint.report._view import View
+    from kvlint.run import Run
 
 SHORT_COMMIT = 12
 
@@ -129,7 +129,7 @@ def choose(name: str | None, folders: CacheFolders) -> tuple[Revision, ...]:
 
 def lint(chosen: Sequence[Revision], settings: Settings, environment: str | None, use_cache: bool) -> Run:
     """The findings in all files of the revisions."""
-    from kvlint.engine import Options, run
+    from kvlint.run import Options, run
 
     files = [FoundFile(file.path, settings) for revision in chosen for file in revision.files]
     options = Options(

@@ -29,7 +29,7 @@ def shim(paths: tuple[str, ...], **options: Any) -> int:
     these files use, and nothing else; its install() does nothing where they exist. What no member could mend is listed
     in the module and on the error stream.
     """
-    from kvlint.engine import Options, Targets
+    from kvlint.run import Options, Targets
     from kvlint.shim import members, module
     from kvlint.shim_needs import needs_of
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kvlint import __version__
 from kvlint.cli import main
-from kvlint.lint import newer_syntax
+from kvlint.linter import newer_syntax
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
 FIXED = STALE.replace("past[0][0]", "past.layers[0].keys")
@@ -173,9 +173,9 @@ def test_very_deep_nesting_is_a_finding() -> None:
 
 
 def test_a_file_over_the_size_limit_is_left_out_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import lint
+    from kvlint import linter
 
-    monkeypatch.setattr(lint, "CODE_LIMIT", 1_000_000)
+    monkeypatch.setattr(linter, "CODE_LIMIT", 1_000_000)
     write("big.py", STALE + "#" * 1_200_000)
     run = kvlint()
     assert run.code == 0
@@ -190,9 +190,9 @@ def notebook(code: str, output: str) -> str:
 
 
 def test_of_a_notebook_only_the_code_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import lint
+    from kvlint import linter
 
-    monkeypatch.setattr(lint, "CODE_LIMIT", 1_000_000)
+    monkeypatch.setattr(linter, "CODE_LIMIT", 1_000_000)
     write("shown.ipynb", notebook(STALE, "x" * 1_200_000))
     write("written.ipynb", notebook(STALE + "#" * 1_200_000, ""))
     run = kvlint()
@@ -275,24 +275,24 @@ def test_a_broken_configuration_is_one_line() -> None:
 
 
 def test_an_error_of_our_own_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import engine
+    from kvlint import run as runs
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("bad\nluck")
 
-    monkeypatch.setattr(engine, "run", fail)
+    monkeypatch.setattr(runs, "run", fail)
     run = kvlint()
     assert (run.code, run.err.count("\n")) == (2, 1)
     assert run.err.startswith("kvlint: error: internal error: ZeroDivisionError: bad luck")
 
 
 def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import engine
+    from kvlint import run as runs
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "run", stop)
+    monkeypatch.setattr(runs, "run", stop)
     assert kvlint().code == 130
 
 
@@ -428,17 +428,17 @@ def test_a_file_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_file_that_changes_meanwhile_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import engine
+    from kvlint import run as runs
 
     path = write("a.py", STALE)
-    original = engine.run
+    original = runs.run
 
     def run_and_edit(*arguments: Any) -> Any:
         outcome = original(*arguments)
         path.write_text("mine = 1\n", encoding="utf-8")
         return outcome
 
-    monkeypatch.setattr(engine, "run", run_and_edit)
+    monkeypatch.setattr(runs, "run", run_and_edit)
     run = kvlint("--fix")
     assert (run.code, run.err) == (2, "kvlint: error: a.py: changed while it was being linted; not fixed\n")
     assert path.read_text(encoding="utf-8") == "mine = 1\n"

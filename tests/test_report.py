@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedFix, PlacedOrigin, SourceLine
+from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedFix, PlacedOrigin, PlacedRelated, SourceLine
 from kvlint.findings import Applicability, Category
 from kvlint.report import FOR_PEOPLE, format_names, render
 from kvlint.report._patch import patch, quoted
@@ -193,6 +193,7 @@ def test_json() -> None:
             "edits": [{"start_line": 12, "start_column": 5, "end_line": 12, "end_column": 12, "text": "past.layers"}],
         },
         "url": "https://github.com/kvlint/kvlint/blob/main/rules/KV204-cache-subscript.md",
+        "related": [],
     }
     assert (second["cell"], second["fix"], second["severity"]) == (3, None, "error")
     assert third["fix"]["edits"][0]["cell"] == 1
@@ -250,6 +251,32 @@ def test_sarif() -> None:
     assert first["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"] == {"text": "past.layers"}
     assert second["message"]["text"].startswith("cell 3: ")
     assert "fixes" not in third
+
+
+def test_the_other_places_of_a_defect() -> None:
+    other = PlacedRelated("src/b.py", 3, 4, 3, 9, "KV305", "is never filled")
+    in_cell = PlacedRelated("n.ipynb", 1, 2, 1, 3, "KV204", "cannot be indexed", 7)
+    item = diagnostic(related=(other, in_cell))
+    (found,) = json.loads(render("json", view(item)))
+    assert found["related"] == [
+        {
+            "path": "src/b.py", "line": 3, "column": 4, "end_line": 3, "end_column": 9,
+            "code": "KV305", "message": "is never filled",
+        },
+        {
+            "path": "n.ipynb", "line": 1, "column": 2, "end_line": 1, "end_column": 3,
+            "code": "KV204", "message": "cannot be indexed", "cell": 7,
+        },
+    ]  # fmt: skip
+    text = render("full", view(item))
+    assert "   = also KV305 src/b.py:3:4: is never filled\n" in text
+    assert "   = also KV204 n.ipynb:cell 7:1:2: cannot be indexed\n" in text
+    (run,) = json.loads(render("sarif", view(item)))["runs"]
+    places = run["results"][0]["relatedLocations"]
+    assert [place["id"] for place in places] == [0, 1, 2]
+    assert places[1]["physicalLocation"]["artifactLocation"]["uri"] == "src/b.py"
+    assert places[1]["message"]["text"] == "KV305: is never filled"
+    assert places[2]["message"]["text"] == "cell 7: KV204: cannot be indexed"
 
 
 def test_patch_names() -> None:

@@ -7,11 +7,12 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, SIGNATURE, VERSION, Expressions, holds
+from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import (
     CACHE_KEYWORDS,
+    CACHE_OUTPUT_KEYS,
     MODEL_CALL_KEYWORDS,
     MODEL_NAMES,
     VERSION_HELPER,
@@ -28,6 +29,7 @@ from kvlint.analysis.values import (
     CacheObject,
     Certainty,
     Config,
+    Foreign,
     GenerationConfigValue,
     HasMember,
     Instance,
@@ -86,9 +88,6 @@ ITERATORS = frozenset(
 CACHE_KINDS: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache})
 HANDS_ON = frozenset({"tqdm", "trange", "track", "islice"})
 """Functions whose items are those of their first argument."""
-SAME_MODEL_METHODS = frozenset(
-    {"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"}
-)
 TENSOR_METHODS = frozenset(
     {"to", "clone", "detach", "contiguous", "cpu", "cuda", "float", "half", "bfloat16", "requires_grad_"}
 )
@@ -291,14 +290,17 @@ class Calls(Expressions):
         if isinstance(atom, LocalClass):
             return self._call_class(atom.info, node, arguments, keywords)
         if isinstance(atom, Model):
+            self.pass_to_places(atom, arguments, keywords)
             return self._call_model(atom, node)
         if isinstance(atom, Instance):
-            if self.is_model_instance(atom.info):
-                return self._call_model(Model(), node)
             method = atom.info.method("forward") or atom.info.method("__call__")
             if method is not None:
-                return self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
-            return UNKNOWN
+                made = self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
+                if not unknown(made):
+                    return made
+                if not self.is_model_instance(atom.info):
+                    return (Foreign(),) if atom.info.bases_known() else UNKNOWN
+            return self._call_model(Model(), node) if self.is_model_instance(atom.info) else UNKNOWN
         if isinstance(atom, Unknown):
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
@@ -362,6 +364,9 @@ class Calls(Expressions):
             helper = self.helper_truth(method, node, arguments, keywords)
             if helper is not None:
                 return helper
+        if name.startswith("transformers.") and self.timeline.class_kind(name) == "output":
+            held = next((value for key, value in keywords if key in CACHE_OUTPUT_KEYS), ())
+            return (ModelOutput("made", held=held),)
         if name in ("transformers.pipeline", "transformers.pipelines.pipeline"):
             return (Pipeline(when=atom.when),)
         if name.startswith("transformers.") and owner.endswith(".GenerationConfig") and method == "from_dict":
@@ -475,6 +480,8 @@ class Calls(Expressions):
             return self._call_cache_method(of, name, node)
         if isinstance(of, StoredTensor):
             return (of,) if name in TENSOR_METHODS else UNKNOWN
+        if isinstance(of, Instance):
+            return (of,) if name in SAME_MODEL_METHODS else UNKNOWN
         if isinstance(of, Model):
             if name == "generate":
                 wanted = next((value for key, value in keywords if key == "return_dict_in_generate"), None)
@@ -787,6 +794,11 @@ class Calls(Expressions):
                     self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]
+
+    def pass_to_places(
+        self, model: Model, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> None:
+        raise NotImplementedError
 
     def version_verdict(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
         raise NotImplementedError

@@ -30,7 +30,7 @@ from kvlint.analysis.names import (
 from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.project import WORTH_FOLLOWING
 from kvlint.analysis.recorder import Flow, Recorder, path_of, unknown
-from kvlint.analysis.scopes import MODULE, FunctionInfo
+from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -97,6 +97,10 @@ INTERESTING: frozenset[type[Atom]] = frozenset(
 )
 
 
+SAME_MODEL_METHODS = frozenset(
+    {"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"}
+)
+"""Methods of a module that return the module."""
 VERSION = "transformers.__version__"
 SIGNATURE = "<signature>"
 """Stands as a member of a function for what ``inspect`` says of its parameters."""
@@ -333,7 +337,7 @@ class Expressions(Recorder):
 
     def _attribute_output(self, atom: ModelOutput, name: str, node: ast.expr) -> Value:
         if name in CACHE_OUTPUT_KEYS:
-            return (self.output_cache(atom, node),)
+            return atom.held or (self.output_cache(atom, node),)
         return (Member(atom, name, when=atom.when),)
 
     def output_cache(self, atom: ModelOutput, node: ast.expr) -> CacheObject:
@@ -354,11 +358,11 @@ class Expressions(Recorder):
             return (GenerationConfigValue(),)
         if atom.role == "model":
             if name in MODEL_PARTS:
-                return (Model(atom.certainty, "model", atom.name, origin=atom.origin),)
+                return (Model(atom.certainty, "model", atom.name, family=atom.family, origin=atom.origin),)
             if name in LAYER_LISTS:
                 return (ModelLayers(atom, origin=atom.origin),)
         if atom.role == "layer" and name in ATTENTION_PARTS:
-            return (Model(atom.certainty, "attention", atom.name, origin=atom.origin),)
+            return (Model(atom.certainty, "attention", atom.name, family=atom.family, origin=atom.origin),)
         return (Member(atom, name),)
 
     def _attribute_instance(self, atom: Instance, name: str, node: ast.expr) -> Value:
@@ -371,6 +375,8 @@ class Expressions(Recorder):
         value = info.attribute(name)
         if value and not unknown(value):
             return value
+        if value and any(isinstance(atom, Unknown) for atom in value):
+            return UNKNOWN  # the class itself sets it, to what is not known: the name says nothing
         if self.is_model_instance(info) and not info.defines(name):
             inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
             if not isinstance(inherited[0], Member) or name in (
@@ -379,11 +385,13 @@ class Expressions(Recorder):
                 "_update_model_kwargs_for_generation",
             ):
                 return inherited
+        if name in SAME_MODEL_METHODS and info.bases_known():
+            return (Member(atom, name),)
         return self._attribute_by_name(name, node)
 
     def result_of(self, info: FunctionInfo) -> Value:
         """What a function of the file or its project returns, as far as is known; the place is walked again when more is."""
-        info.readers.add(id(self._function.node) if self._function is not None else MODULE)
+        info.readers.add(id(self._function.node) if self._function is not None else id(self))
         return info.returns or UNKNOWN
 
     def is_model_instance(self, info: Any) -> bool:
@@ -400,7 +408,8 @@ class Expressions(Recorder):
         raise NotImplementedError
 
     def _attribute_module(self, atom: ProjectModule, name: str, node: ast.expr) -> Value:
-        worth = WORTH_FOLLOWING.search(name) or WORTH_FOLLOWING.search(atom.path.stem)
+        joined = self.joint is not None and atom.path in self.joint.walks
+        worth = joined or WORTH_FOLLOWING.search(name) or WORTH_FOLLOWING.search(atom.path.stem)
         return (self.exported(atom.path, name) if worth else ()) or UNKNOWN
 
     def _attribute_unknown(self, atom: Unknown, name: str, node: ast.expr) -> Value:
@@ -507,7 +516,7 @@ class Expressions(Recorder):
             return (
                 (atom,)
                 if isinstance(node.slice, ast.Slice)
-                else (Model(atom.model.certainty, "layer", atom.model.name),)
+                else (Model(atom.model.certainty, "layer", atom.model.name, family=atom.model.family),)
             )
         if isinstance(atom, ModelOutput) and key in CACHE_OUTPUT_KEYS:
             return (self.output_cache(atom, node),)
@@ -723,7 +732,7 @@ class Expressions(Recorder):
                 else:
                     parts.append((StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),))
             elif isinstance(atom, ModelLayers):
-                parts.append((Model(atom.model.certainty, "layer", atom.model.name),))
+                parts.append((Model(atom.model.certainty, "layer", atom.model.name, family=atom.model.family),))
             elif isinstance(atom, Items):
                 parts.append(UNKNOWN if not atom.items or is_mixed(atom.items) else join(*atom.items))
             elif isinstance(atom, Sequence):

@@ -14,6 +14,7 @@ from kvlint.analysis.positions import LineIndex
 from kvlint.analysis.project import Project
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import UNKNOWN, Later, Unknown, Value, join, now, restrict
+from kvlint.engine.units import Surroundings
 from kvlint.findings import Origin
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
@@ -184,6 +185,8 @@ class Recorder:
         self._caught: frozenset[str] = frozenset()
         self._typing_only = False
         self._place: Place | None = None
+        self.surroundings = Surroundings()
+        self.joint: Any = None
 
     def place(self, flow: Flow) -> Place:
         """The place where the walk stands now."""
@@ -204,9 +207,12 @@ class Recorder:
 
     def origin(self, node: ast.AST, text: str) -> Origin:
         """Evidence: this place shows *text*."""
-        return Origin(self.index.offset(node.lineno, node.col_offset), text)  # type: ignore[attr-defined]
+        line: int = node.lineno  # type: ignore[attr-defined]
+        path = str(self.path) if self.joint is not None else ""
+        return Origin(self.index.offset(line, node.col_offset), text, path, line)  # type: ignore[attr-defined]
 
-    def facts(self, kind: str) -> Facts:
+    def facts(self, kind: str, apart: bool = True) -> Facts:
+        """What the walk has recorded. *apart*: nobody else needs what the walk knows once the facts are let go."""
         records = self.records
         return Facts(
             text=self.text,
@@ -233,7 +239,8 @@ class Recorder:
             guards=tuple(records.guards.values()),
             dependencies=tuple(self.dependencies),
             reach=self.reach,
-            undo=self.let_go,
+            undo=self.let_go if apart else None,
+            surroundings=self.surroundings,
             module_names={
                 name: now(value) if looks_like_cache(name) else value for name, value in self.module_flow.names.items()
             },

@@ -9,7 +9,7 @@ from kvlint.report._text import SEVERITY_COLORS, heading, paint, place, summary
 from kvlint.report._view import View
 
 if TYPE_CHECKING:
-    from kvlint.diagnostics import Diagnostic, SourceLine
+    from kvlint.diagnostics import Diagnostic, PlacedRelated, SourceLine
 
 ORIGIN_WIDTH = 100
 AVAILABILITY = {
@@ -43,7 +43,9 @@ def block(item: Diagnostic, view: View) -> str:
         cell = f"cell {item.origin.cell}, " if item.origin.cell not in (None, item.cell) else ""
         text = item.origin.source.text.strip()
         text = text if len(text) <= ORIGIN_WIDTH else text[:ORIGIN_WIDTH] + "..."
+        cell = f"{item.origin.path}, " if item.origin.path else cell
         remarks.append(f"{item.origin.text} ({cell}line {item.origin.line}): `{visible(text)}`")
+    remarks += [f"also {other.code} {other_place(other)}: {other.message}" for other in item.related]
     if item.help:
         remarks.append(f"help: {item.help}")
     if item.fix is not None:
@@ -52,6 +54,12 @@ def block(item: Diagnostic, view: View) -> str:
         lines.append(f"{'':{width}} {bar}")
     lines += [f"{'':{width}} {equals} {remark}" for remark in remarks]
     return "\n".join(lines) + "\n"
+
+
+def other_place(other: PlacedRelated) -> str:
+    """``path:line:column`` of another place of the same defect."""
+    cell = f"cell {other.cell}:" if other.cell is not None else ""
+    return f"{other.path}:{cell}{other.line}:{other.column}"
 
 
 def visible(text: str) -> str:

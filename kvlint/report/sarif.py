@@ -52,22 +52,35 @@ def result(item: Diagnostic, rule_index: int) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": artifact(item),
+                    "artifactLocation": artifact(item.path),
                     "region": region(item.line, item.column, item.end_line, item.end_column),
                 }
             }
         ],
         "properties": {"category": item.category.value, "releases": list(item.releases)},
     }
-    if item.origin is not None:
-        place = {
-            "artifactLocation": artifact(item),
-            "region": {"startLine": item.origin.line, "startColumn": item.origin.column},
-        }
-        found["relatedLocations"] = [{"id": 0, "message": {"text": item.origin.text}, "physicalLocation": place}]
+    if related := related_locations(item):
+        found["relatedLocations"] = related
     if item.fix is not None and item.fix.edits and item.cell is None:
         found["fixes"] = [fix(item, item.fix)]
     return found
+
+
+def related_locations(item: Diagnostic) -> list[dict[str, Any]]:
+    """Where the value came from, and the other places of the same defect."""
+    places: list[tuple[str, dict[str, Any]]] = []
+    if item.origin is not None and not item.origin.path:
+        at = {"startLine": item.origin.line, "startColumn": item.origin.column}
+        places.append((item.origin.text, {"artifactLocation": artifact(item.path), "region": at}))
+    for other in item.related:
+        cell = f"cell {other.cell}: " if other.cell is not None else ""
+        at = region(other.line, other.column, other.end_line, other.end_column)
+        place = {"artifactLocation": artifact(other.path), "region": at}
+        places.append((f"{cell}{other.code}: {other.message}", place))
+    return [
+        {"id": number, "message": {"text": text}, "physicalLocation": place}
+        for number, (text, place) in enumerate(places)
+    ]
 
 
 def fix(item: Diagnostic, placed: PlacedFix) -> dict[str, Any]:
@@ -81,12 +94,12 @@ def fix(item: Diagnostic, placed: PlacedFix) -> dict[str, Any]:
     ]
     return {
         "description": {"text": f"{placed.title} ({placed.applicability.value})"},
-        "artifactChanges": [{"artifactLocation": artifact(item), "replacements": replacements}],
+        "artifactChanges": [{"artifactLocation": artifact(item.path), "replacements": replacements}],
     }
 
 
-def artifact(item: Diagnostic) -> dict[str, str]:
-    path = quote(item.path, errors="surrogateescape")
+def artifact(shown: str) -> dict[str, str]:
+    path = quote(shown, errors="surrogateescape")
     return {"uri": f"file://{path}" if path.startswith("/") else path}
 
 

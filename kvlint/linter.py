@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from kvlint.timeline import the_timeline
 
 if TYPE_CHECKING:
     from kvlint.analysis.facts import Facts
+    from kvlint.analysis.joint import Joint
     from kvlint.analysis.project import Project
     from kvlint.timeline import Timeline
 
@@ -170,8 +171,34 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
             judged = job.codes if found.complete else job.codes - {UNUSED_SUPPRESSION[0]}
             outcome = suppression.apply(region.text, kept, judged, others, region.kind == PROSE)
             kept, silenced = outcome.kept, outcome.silenced
+        if any(finding.code == UNFILLED for finding in kept):
+            kept = grouped(kept, Placer.of(job.shown, source, region, timeline.ranges), job.path)
         regions.append(RegionLook(region, kept, silenced))
     return Look(source, tuple(regions), tuple(faults), tuple(sorted(dependencies)))
+
+
+UNFILLED = "KV305"
+"""The rule of parameters that nobody fills: what would fail with the value that they should have is told with them."""
+
+
+def grouped(findings: tuple[Finding, ...], placer: Placer, path: str) -> tuple[Finding, ...]:
+    """The findings without those that can only come true once a parameter is filled; they are related to its finding."""
+    heads = {finding.start: finding for finding in findings if finding.code == UNFILLED}
+    followers: dict[int, list[Finding]] = {}
+    kept: list[Finding] = []
+    for finding in findings:
+        origin = finding.origin
+        head = heads.get(origin.start) if origin is not None and origin.path in ("", path) else None
+        if head is None or finding.code == UNFILLED or not finding.releases <= head.releases:
+            kept.append(finding)
+        else:
+            followers.setdefault(head.start, []).append(finding)
+    return tuple(
+        replace(finding, related=(*finding.related, *(placer.related(item) for item in followers[finding.start])))
+        if finding.code == UNFILLED and finding.start in followers
+        else finding
+        for finding in kept
+    )
 
 
 def worth_reading(job: Job, text: str) -> bool:
@@ -186,7 +213,9 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
     from kvlint.analysis import analyse
 
     try:
-        facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
+        facts = joint_facts(job, region, path, timeline)
+        if facts is None:
+            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
     except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)
@@ -202,11 +231,56 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
         facts.let_go()
 
 
+@dataclass(slots=True)
+class Shelf:
+    """The modules that were walked together last, for the next file of their cluster."""
+
+    key: str = ""
+    joint: Joint | None = None
+
+
+@lru_cache(maxsize=1)
+def shelf() -> Shelf:
+    """The one of this process."""
+    return Shelf()
+
+
+def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Facts | None:
+    """The facts of a module that was walked together with those around it; None for a region that stands alone."""
+    around = job.surroundings.around
+    alone = len(around) < 2 and not job.surroundings.places and not job.surroundings.own
+    if region.kind != "module" or alone:
+        return None
+    from kvlint.analysis.joint import Joint
+
+    texts = {other: region.text if other == job.path else text_of(other) for other in around}
+    words = [f"{job.target.bits:x}", repr(job.surroundings)]
+    words += [f"{other} {len(text)} {digest(text.encode('utf-8', 'replace'))}" for other, text in texts.items()]
+    key = digest("\n".join(words).encode("utf-8", "surrogateescape"))
+    held = shelf()
+    if held.key != key or held.joint is None:
+        if held.joint is not None:
+            held.joint.let_go()
+        held.joint = None
+        held.joint = Joint(texts, job.surroundings, job.target, root_of(path.parent), timeline)
+        held.key = key
+    return held.joint.facts(path)
+
+
+def text_of(path: str) -> str:
+    """The source of another module of the project; empty where it cannot be read."""
+    try:
+        source = parse_source(Path(path), Path(path).read_bytes(), docstrings=False)
+    except OSError:
+        return ""
+    return next((region.text for region in source.regions if region.kind == "module"), "")
+
+
 def checked(job: Job, facts: Facts) -> Found:
     """What the checks find in the facts of a region; where one of them fails, what the others do."""
     from kvlint import checks
 
-    dependencies = tuple(str(dependency) for dependency in facts.dependencies)
+    dependencies = (*(str(dependency) for dependency in facts.dependencies), *job.surroundings.around)
     try:
         return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
     except (RecursionError, MemoryError) as problem:
