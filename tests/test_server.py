@@ -466,8 +466,8 @@ def test_a_session_gives_what_the_command_gives(here: Path) -> None:
     """The cases of the tests, as buffers: the same findings, the same text after fixing, and no offer that breaks."""
     from kvlint.config import Overrides, Resolver
     from kvlint.discovery import FoundFile
-    from kvlint.engine import Options, run
     from kvlint.findings import Applicability
+    from kvlint.run import Options, run
 
     session = Session()
     cases = sorted((Path(__file__).parent / "cases").glob("*.py"))[:60]

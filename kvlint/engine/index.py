@@ -17,6 +17,7 @@ from kvlint.discovery import ignore_files_above, is_ignored, read_ignore_file
 from kvlint.engine.link import Project
 from kvlint.engine.lower import lower
 from kvlint.engine.units import Unit
+from kvlint.fingerprint import digest
 
 WORTH_LOWERING = re.compile(
     rb"transformers|past_key|key_value|layer_past|kv_cache|DynamicCache|use_cache|[Cc]ache\b|pkv|past\b"
@@ -31,10 +32,14 @@ LIBRARY = "transformers"
 
 @dataclass(slots=True)
 class Index:
-    """The projects of a run, each read once. *buffers* are contents that differ from those on disk."""
+    """The projects of a run, each read once. *buffers* are contents that differ from those on disk.
+
+    *memory* holds what was lowered, by path with the digest of the content; it may outlive the index.
+    """
 
     buffers: dict[str, bytes] = field(default_factory=dict)
     projects: dict[str, Project] = field(default_factory=dict)
+    memory: dict[str, tuple[str, Unit | None]] | None = None
 
     def project(self, root: str) -> Project:
         """The project at *root*."""
@@ -74,9 +79,18 @@ class Index:
                 with open(path, "rb", buffering=0) as file:
                     data = file.read()
             wanted = anyway or os.path.basename(path) == "__init__.py" or WORTH_LOWERING.search(data) is not None
-            return lowered(path, data) if wanted and len(data) <= MAX_BYTES else None
+            return self._remembered(path, data) if wanted and len(data) <= MAX_BYTES else None
         except OSError:
             return None
+
+    def _remembered(self, path: str, data: bytes) -> Unit | None:
+        """The unit of a file with this content."""
+        if self.memory is None:
+            return lowered(path, data)
+        name = digest(data)
+        if self.memory.get(path, ("", None))[0] != name:
+            self.memory[path] = (name, lowered(path, data))
+        return self.memory[path][1]
 
 
 def python_files(root: str) -> Iterator[str]:

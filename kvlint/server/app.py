@@ -24,6 +24,8 @@ from kvlint.server.worker import PATIENCE_S, Failed, Lost, Worker
 FIX_ALL = "source.fixAll.kvlint"
 FIX_NOTEBOOK = "notebook.source.fixAll.kvlint"
 SECTION = "kvlint"
+PAUSE_S = 1.0
+"""After so long without a keystroke, the files around a document are looked at again, too."""
 WATCHED = "**/{*.py,pyproject.toml,kvlint.toml,setup.cfg,requirements*.txt,*.lock}"
 NOTEBOOKS = types.NotebookDocumentSyncOptions(
     notebook_selector=[
@@ -46,6 +48,9 @@ class Desk:
     """What the editor sent with its greeting."""
     due: dict[str, None] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
+    typed: set[str] = field(default_factory=set)
+    """Those of *due* that are due for a keystroke: to be looked at quickly."""
+    pauses: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
     looking: asyncio.Task[None] | None = None
     line: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "kvlint-worker"))
 
@@ -62,11 +67,20 @@ class Desk:
                 self.log(f"{method}: {problem}", types.MessageType.Error)
             return None
 
-    def check(self, *uris: str) -> None:
-        """Has documents or notebooks looked at, those that were named last first, after what is being looked at now."""
+    def check(self, *uris: str, typed: bool = False) -> None:
+        """Has documents or notebooks looked at, those that were named last first, after what is being looked at now.
+
+        *typed*: for a keystroke, so quickly; a document that is due for another reason stays so.
+        """
         for uri in uris:
+            if not typed:
+                self.typed.discard(uri)
+            elif uri not in self.due:
+                self.typed.add(uri)
             self.due.pop(uri, None)
             self.due[uri] = None
+            if (pause := self.pauses.pop(uri, None)) is not None:
+                pause.cancel()
         if self.looking is None or self.looking.done():
             self.looking = asyncio.get_running_loop().create_task(self.look_at_all())
 
@@ -81,8 +95,10 @@ class Desk:
         if buffer is None:
             return
         version = self.version_of(uri)
+        quickly = uri in self.typed
+        self.typed.discard(uri)
         try:
-            seen: Seen = await self.ask("see", buffer)
+            seen: Seen = await self.ask("see", buffer, quickly)
         except Lost as problem:
             if self.worker.stopped:
                 return
@@ -93,6 +109,8 @@ class Desk:
             seen = Seen()
         if uri in self.due or self.documents.buffer(uri) is None:
             return
+        if seen.passing:
+            self.pauses[uri] = asyncio.get_running_loop().call_later(PAUSE_S, self.check, uri)
         if seen.problem:
             self.tell_once(f"kvlint: {seen.problem}; nothing is checked until this is mended")
         for fault in seen.faults:
@@ -338,7 +356,7 @@ def register_documents(server: LanguageServer, desk: Desk) -> None:
     def typed(params: types.DidChangeTextDocumentParams) -> None:
         documents.change(params.text_document.uri, params.text_document.version, params.content_changes)
         if not desk.client.on_save:
-            desk.check(params.text_document.uri)
+            desk.check(params.text_document.uri, typed=True)
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     async def saved(params: types.DidSaveTextDocumentParams) -> None:
@@ -377,6 +395,8 @@ def register_documents(server: LanguageServer, desk: Desk) -> None:
 
     def forget(uri: str) -> None:
         desk.due.pop(uri, None)
+        if (pause := desk.pauses.pop(uri, None)) is not None:
+            pause.cancel()
 
 
 def register_questions(server: LanguageServer, desk: Desk) -> None:

@@ -44,12 +44,16 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a look at a buffer showed. *problem* is what keeps it from being looked at (a wrong setting)."""
+    """What a look at a buffer showed. *problem* is what keeps it from being looked at (a wrong setting).
+
+    *passing*: the files around it were taken as they were looked at last, so another look may show something else.
+    """
 
     diagnostics: tuple[Diagnostic, ...] = ()
     problem: str = ""
     notices: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

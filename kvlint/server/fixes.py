@@ -10,7 +10,7 @@ from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedOrigin, Placer, doc
 from kvlint.findings import Applicability, Edit, Finding, Fix
 from kvlint.fixing import Unit, choose
 from kvlint.jobs import FixRequest, Job
-from kvlint.lint import Look, RegionLook, shown, try_round
+from kvlint.linter import Look, RegionLook, shown, try_round
 from kvlint.server.buffers import Offer, Spot
 from kvlint.source import EditError, Region, Source, document_edits, document_position
 from kvlint.source import parse as parse_source

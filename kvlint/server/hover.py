@@ -215,11 +215,13 @@ def member_in(job: Job, region: Region, offset: int) -> Named | None:
     """The member of a cache at *offset*, where the analysis knows that its object is one."""
     from kvlint.analysis import analyse
     from kvlint.checks.receivers import receiver
-    from kvlint.lint import project_of
+    from kvlint.linter import joint_facts, project_of
 
     path = Path(job.path)
     try:
-        facts = analyse(region, path, job.target, project_of(path.parent), the_timeline())
+        facts = joint_facts(job, region, path, the_timeline())
+        if facts is None:
+            facts = analyse(region, path, job.target, project_of(path.parent), the_timeline())
     except (SyntaxError, RecursionError, MemoryError):
         return None
     try:

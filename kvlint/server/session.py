@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING
 
 from kvlint.config import Resolver, Settings
 from kvlint.discovery import FoundFile
-from kvlint.engine import Candidate, Options, Targets, make_job, screen
+from kvlint.engine.index import Index, copy_around, lowered, version_of_copy
+from kvlint.engine.units import ALONE, Surroundings, Unit
 from kvlint.errors import UsageProblem
 from kvlint.findings import Applicability
 from kvlint.jobs import FixRequest, Job, Result, worded_faults
+from kvlint.run import Candidate, Options, Planned, Planner, Targets, make_job
+from kvlint.screen import PYTHON
 from kvlint.server.buffers import Buffer, Offer, Seen, Spot, Told
 from kvlint.server.options import ClientOptions
 from kvlint.triggers import table
 from kvlint.workers import work
 
 if TYPE_CHECKING:
-    from kvlint.lint import Look
+    from kvlint.linter import Look
 
 INSTALLED = "site-packages"
 KEPT_LOOKS = 4
@@ -51,6 +54,10 @@ class Session:
     looks: dict[Job, Look] = field(default_factory=dict)
     stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     """When the files that decided something were written, and their sizes: not every editor tells of changed files."""
+    units: dict[str, tuple[str, Unit | None]] = field(default_factory=dict)
+    """What was lowered of the files of all projects, as in `Index`."""
+    plans: dict[str, tuple[Planner, Surroundings]] = field(default_factory=dict)
+    """By path: how the last whole look at a buffer was planned, and what its project said about it."""
 
     def use(self, client: ClientOptions) -> None:
         """Has other options of the editor hold from now on."""
@@ -63,14 +70,15 @@ class Session:
 
         import_before_fork(frozenset(trigger.code for trigger in table()))
 
-    def see(self, buffer: Buffer) -> Seen:
-        """The findings of a buffer that are to be shown."""
+    def see(self, buffer: Buffer, typing: bool = False) -> Seen:
+        """The findings of a buffer that are to be shown. *typing*: quickly, with the files around it as they were."""
+        passing = typing and buffer.path in self.plans and buffer.path.endswith(PYTHON)
         try:
-            asked = self.job_of(buffer)
+            asked = self.job_of(buffer, typing=typing)
         except UsageProblem as problem:
             return Seen(problem=str(problem))
         if asked is None:
-            return Seen()
+            return Seen(passing=passing)
         job, settings = asked
         result = self.result(job)
         hidden = settings.hidden_kinds
@@ -80,18 +88,17 @@ class Session:
 
             shown = placed_in_json(job, shown)
         faults = tuple(worded_faults(result.faults)) if result.faults else ()
-        return Seen(shown, "", result.notices, faults)
+        return Seen(shown, "", result.notices, faults, passing=passing)
 
     def offers(self, buffer: Buffer, spot: Spot) -> tuple[Offer, ...]:
         """The fixes of the findings at *spot*, each of which can be applied alone."""
+        seen = self.see(buffer, typing=True).diagnostics
+        if not any(item.fix is not None and item.fix.edits for item in seen if spot.touches(item)):
+            return ()
         asked = self.asked(buffer)
         if asked is None:
             return ()
         job, settings = asked
-        if not any(
-            item.fix is not None and item.fix.edits for item in self.see(buffer).diagnostics if spot.touches(item)
-        ):
-            return ()
         from kvlint.server.fixes import offers
 
         fixable = FixRequest(OFFERED, settings.fixable_codes(), settings.hidden_kinds)
@@ -100,7 +107,7 @@ class Session:
     def fixed(self, buffer: Buffer) -> str | None:
         """The text with every safe fix applied (with unsafe ones where the settings say so); None for no change."""
         from kvlint.fixing import allowed_applicabilities
-        from kvlint.lint import lint
+        from kvlint.linter import lint
 
         asked = self.asked(buffer)
         if asked is None:
@@ -119,23 +126,26 @@ class Session:
         from kvlint.server.hover import tell
 
         try:
-            asked = self.job_of(buffer, screened=False)
+            asked = self.job_of(buffer, screened=False, typing=True)
         except UsageProblem:
             return None
-        return None if asked is None else tell(asked[0], self.see(buffer).diagnostics, buffer, spot)
+        return None if asked is None else tell(asked[0], self.see(buffer, typing=True).diagnostics, buffer, spot)
 
     def forget(self, paths: tuple[str, ...]) -> None:
         """Lets go of what the files at *paths* decided; with none, of everything that was read."""
-        from kvlint.lint import forget_project
-        from kvlint.roots import project_root
+        from kvlint.linter import forget_project
+        from kvlint.roots import code_root, project_root
 
         self.results.clear()
         self.looks.clear()
         self.stamps.clear()
+        self.plans.clear()
         python = bool(paths) and all(path.endswith((".py", ".pyi")) for path in paths)
         if not python or any(os.path.basename(path) == "setup.py" for path in paths):
             self.roots.clear()
             project_root.cache_clear()
+        for known in (code_root, copy_around, version_of_copy):
+            known.cache_clear()
         forget_project()
 
     def asked(self, buffer: Buffer) -> tuple[Job, Settings] | None:
@@ -145,10 +155,10 @@ class Session:
         except UsageProblem:
             return None
 
-    def job_of(self, buffer: Buffer, screened: bool = True) -> tuple[Job, Settings] | None:
+    def job_of(self, buffer: Buffer, screened: bool = True, typing: bool = False) -> tuple[Job, Settings] | None:
         """What to look for in a buffer; None where it is excluded or, if it is *screened*, can hold no finding.
 
-        Raises UsageProblem.
+        *typing*: what the project says about the buffer may be that of its last whole look. Raises UsageProblem.
         """
         roots = self.roots_of(buffer.root)
         folder = os.path.dirname(buffer.path)
@@ -157,12 +167,29 @@ class Session:
             return None
         data = buffer.text.encode(encoding_of(buffer.path, buffer.text), "replace")
         file = FoundFile(buffer.path, settings)
-        found = screen(file, roots.options, roots.targets, data)
-        if not isinstance(found, Candidate):
-            if screened:
+        planned = self.planned(file, data, roots, typing)
+        if isinstance(planned, Planned):
+            return planned.job, settings
+        if screened:
+            return None
+        nothing = Candidate(file, settings.codes_for(buffer.path)[0], frozenset(), data, len(data), "")
+        return make_job(nothing, roots.options, roots.targets.of(settings, folder).releases), settings
+
+    def planned(self, file: FoundFile, data: bytes, roots: Roots, typing: bool) -> Planned | None:
+        """What there is to do for a file with this content. Raises UsageProblem."""
+        if typing and file.path in self.plans:
+            planner, known = self.plans[file.path]
+            around = moved(known, file.path, data)
+            planned = planner.plan(file, data, around)
+            if not isinstance(planned, Planned):
                 return None
-            found = Candidate(file, settings.codes_for(buffer.path)[0], frozenset(), data, len(data), "")
-        return make_job(found, roots.options, roots.targets.of(settings, folder).releases), settings
+            whole = known is around or planned.job in self.results
+            return planned if whole or around.alone else replace(planned, job=replace(planned.job, typing=True))
+        planner = Planner(roots.options, roots.targets, Index({file.path: data}, memory=self.units))
+        planned = planner.plan(file, data)
+        around = planned.job.surroundings if isinstance(planned, Planned) else ALONE
+        self.plans[file.path] = (planner, around)
+        return planned if isinstance(planned, Planned) else None
 
     def roots_of(self, root: str) -> Roots:
         """The settings of the workspace folder *root*. Raises UsageProblem where they cannot be read."""
@@ -189,11 +216,26 @@ class Session:
     def look(self, job: Job) -> Look:
         """The findings of a job before they were placed; those of the last few are kept."""
         if job not in self.looks:
-            from kvlint.lint import look_at
+            from kvlint.linter import look_at
             from kvlint.timeline import the_timeline
 
             keep(self.looks, job, look_at(job, job.data or b"", the_timeline()))
         return self.looks[job]
+
+
+def moved(around: Surroundings, path: str, data: bytes) -> Surroundings:
+    """What a project says about a file, with the lines of the file's functions and classes as they are in *data*."""
+    if not around.places:
+        return around
+    unit = lowered(path, data)
+    if unit is None:
+        return around
+    lines = {item.qualname: item.line for item in unit.functions} | {item.qualname: item.line for item in unit.classes}
+    places = (
+        place if place.value[0] != path else replace(place, line=lines.get(place.value[1], 0))
+        for place in around.places
+    )
+    return replace(around, places=tuple(places))
 
 
 def keep(memory: dict[Job, object] | dict[Job, Result] | dict[Job, Look], job: Job, value: object) -> None:
