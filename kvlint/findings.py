@@ -115,3 +115,7 @@ class Finding:
     statement_start: int = -1
     statement_end: int = -1
     related: tuple[Related, ...] = ()
+    defect: str = ""
+    """What is wrong behind it, where several findings of a file can come from one thing (``name:HybridCache``)."""
+    leads: bool = False
+    """The finding is that thing itself (the import that fails); the others only fail behind it."""

@@ -10,21 +10,22 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlint import suppression
-from kvlint.diagnostics import Diagnostic, Placer
+from kvlint.diagnostics import Diagnostic, FileSpan, Placer, SourceLine, document_place, document_starts
 from kvlint.findings import Category, Finding
 from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
+from kvlint.grouping import grouped
 from kvlint.jobs import Fault, FixRequest, Job, Result
 from kvlint.roots import find_root
 from kvlint.screen import candidates
 from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION
-from kvlint.source import PROSE, EditError, Region, Source, SourceError, apply_region_edits
+from kvlint.source import PROSE, EditError, Region, Skipped, Source, SourceError, apply_region_edits
 from kvlint.source import parse as parse_source
 from kvlint.timeline import the_timeline
 
@@ -171,41 +172,19 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
             judged = job.codes if found.complete else job.codes - {UNUSED_SUPPRESSION[0]}
             outcome = suppression.apply(region.text, kept, judged, others, region.kind == PROSE)
             kept, silenced = outcome.kept, outcome.silenced
-        if any(finding.code == UNFILLED for finding in kept):
-            kept = grouped(kept, Placer.of(job.shown, source, region, timeline.ranges), job.path)
         regions.append(RegionLook(region, kept, silenced))
     return Look(source, tuple(regions), tuple(faults), tuple(sorted(dependencies)))
 
 
-UNFILLED = "KV305"
-"""The rule of parameters that nobody fills: what would fail with the value that they should have is told with them."""
-
-
-def grouped(findings: tuple[Finding, ...], placer: Placer, path: str) -> tuple[Finding, ...]:
-    """The findings without those that can only come true once a parameter is filled; they are related to its finding."""
-    heads = {finding.start: finding for finding in findings if finding.code == UNFILLED}
-    followers: dict[int, list[Finding]] = {}
-    kept: list[Finding] = []
-    for finding in findings:
-        origin = finding.origin
-        head = heads.get(origin.start) if origin is not None and origin.path in ("", path) else None
-        if head is None or finding.code == UNFILLED or not finding.releases <= head.releases:
-            kept.append(finding)
-        else:
-            followers.setdefault(head.start, []).append(finding)
-    return tuple(
-        replace(finding, related=(*finding.related, *(placer.related(item) for item in followers[finding.start])))
-        if finding.code == UNFILLED and finding.start in followers
-        else finding
-        for finding in kept
-    )
-
-
 def worth_reading(job: Job, text: str) -> bool:
     """True where one of the rules could fire on the examples in a docstring, or a comment there speaks to kvlint."""
+    return suppression.mentions(text.encode("utf-8", "replace")) or may_fire(job, text)
+
+
+def may_fire(job: Job, text: str) -> bool:
+    """True where one of the rules could fire on a piece of the file."""
     data = text.encode("utf-8", "replace")
-    releases = len(the_timeline().releases)
-    return suppression.mentions(data) or bool(candidates(data, job.triggered, "x.md", job.target.bits, releases))
+    return bool(candidates(data, job.triggered, "x.md", job.target.bits, len(the_timeline().releases)))
 
 
 def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str = "") -> Found:
@@ -284,7 +263,8 @@ def checked(job: Job, facts: Facts) -> Found:
     """What the checks find in the facts of a region; where one of them fails, what the others do."""
     from kvlint import checks
 
-    dependencies = (*(str(dependency) for dependency in facts.dependencies), *job.surroundings.around)
+    others = (other for other in job.surroundings.around if other != job.path)
+    dependencies = (*(str(dependency) for dependency in facts.dependencies), *others)
     try:
         return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
     except (RecursionError, MemoryError) as problem:
@@ -451,10 +431,15 @@ def place_all(job: Job, look: Look, timeline: Timeline) -> list[Diagnostic]:
     placed = []
     if SYNTAX_ERROR[0] in job.codes:
         placed += [source_error(job.shown, problem) for problem in look.source.errors]
+        placed += [
+            skipped_block(job.shown, look.source, block)
+            for block in look.source.skipped
+            if block.text and may_fire(job, block.text)
+        ]
     for item in look.regions:
         if item.kept:
             placer = Placer.of(job.shown, look.source, item.region, timeline.ranges)
-            placed += [placer.place(finding) for finding in item.kept]
+            placed += [placer.place(head, others) for head, others in grouped(item.kept, job.path)]
     return placed
 
 
@@ -502,6 +487,24 @@ def source_error(shown: str, problem: SourceError) -> Diagnostic:
     return Diagnostic(
         code, name, Category.META, shown, line, column, line, column, None, problem.message, "", (), None, None, ()
     )
+
+
+def skipped_block(shown: str, source: Source, block: Skipped) -> Diagnostic:
+    """KV000, undecided, for a cell or an example that may use a cache and is no Python that can be parsed."""
+    code, name = SYNTAX_ERROR
+    line, cell = block.line.number, block.line.cell
+    first = block.text.split("\n", 1)[0]
+    in_file = None
+    if cell is not None:
+        place = document_place(document_starts(source.text), block.offset)
+        in_file = FileSpan(*place, *place)
+    what = "cell" if cell is not None else "example"
+    message = f"this {what} cannot be parsed as Python, so nothing in it was checked"
+    column = len(first) - len(first.lstrip()) + 1
+    end = max(len(first.rstrip()) + 1, column)
+    where = (line, column, line, end, cell)
+    snippet = (SourceLine(line, first),)
+    return Diagnostic(code, name, Category.UNDECIDED, shown, *where, message, "", (), None, None, snippet, (), in_file)
 
 
 def unreadable(job: Job, message: str, data: bytes = b"") -> Result:

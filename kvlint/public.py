@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -92,7 +92,7 @@ def lint(
     shown = shown_name(file, cwd)
     if not outcome.results:
         return FileReport(shown, (), notices=outcome.notices)
-    found = report_of(outcome.results[0], chosen)
+    found = report_of(outcome.results[0], outcome, chosen, (FoundFile(file, chosen),), data)
     return replace(found, notices=(*outcome.notices, *found.notices))
 
 
@@ -115,7 +115,7 @@ def lint_paths(
     first = fixed or (found.files[0].settings if found.files else settings_for())
     outcome = run_over(found.files, first, cwd, fix, stdin=None, cache=cache)
     problems = tuple(f"{problem.path}: {problem.message}" for problem in found.problems)
-    reports = tuple(report_of(result, of_file[result.path]) for result in outcome.results)
+    reports = tuple(report_of(result, outcome, of_file[result.path], found.files) for result in outcome.results)
     return Report(reports, outcome.files, outcome.notices, problems)
 
 
@@ -160,7 +160,14 @@ def shown_name(path: str, cwd: str) -> str:
     return shown_path(path, cwd)
 
 
-def report_of(result: Result, settings: Settings) -> FileReport:
-    """A result as callers see it: hidden kinds of findings left out."""
+def report_of(
+    result: Result, outcome: Run, settings: Settings, files: Sequence[FoundFile], data: bytes | None = None
+) -> FileReport:
+    """A result as callers see it: hidden kinds of findings, and those of the baseline, left out."""
     findings = tuple(item for item in result.diagnostics if item.category.value not in settings.hidden_kinds)
+    if settings.baseline and findings:
+        from kvlint.baseline import Linted, read, without_known
+
+        linted = Linted(files, (result,), "; ".join(outcome.checked_for), data)
+        findings = without_known(read(settings.baseline), linted, findings).new
     return FileReport(result.shown, findings, result.fixed, result.notices, tuple(map(str, result.faults)))

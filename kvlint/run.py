@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kvlint.cache import Cache
     from kvlint.findings import Applicability
     from kvlint.jobs import Job, Result
+    from kvlint.progress import Progress
     from kvlint.releases import ReleaseSet
     from kvlint.targets import Target
 
@@ -62,6 +63,11 @@ class Run:
     notices: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
 
+    @property
+    def checked_for(self) -> tuple[str, ...]:
+        """The releases that files were checked for, with what said so; empty where no file held a word of interest."""
+        return tuple(sorted({f"{target.text} ({target.source})" for target in self.targets}))
+
 
 @dataclass(slots=True)
 class Candidate:
@@ -89,7 +95,7 @@ class Targets:
 
         key = self._key(settings, folder)
         if key not in self.known:
-            root = project_root(folder)
+            root = root_for(settings, folder)
             self.known[key] = resolve(
                 settings.target, the_timeline(), root, self.options.environment, settings.target_from
             )
@@ -100,8 +106,7 @@ class Targets:
         return self._key(settings, folder) in self.known
 
     def _key(self, settings: Settings, folder: str) -> tuple[str, str | None]:
-        near = settings.target.strip().lower() in ("", "installed", "project")
-        return (settings.target, project_root(folder) if near else None)
+        return (settings.target, root_for(settings, folder))
 
     def timeline_length(self) -> int:
         """The number of releases that the timeline knows."""
@@ -110,14 +115,28 @@ class Targets:
         return len(the_timeline().releases)
 
 
+def root_for(settings: Settings, folder: str) -> str | None:
+    """The folder whose environment or requirements decide the target; None where neither does."""
+    word = settings.target.strip().lower()
+    if word == "installed":
+        return project_root(folder)
+    if word in ("", "project"):
+        from kvlint.targets import requiring_folder
+
+        return requiring_folder(folder)
+    return None
+
+
 def shown_path(path: str, cwd: str) -> str:
     """*path* as reports name it: relative to *cwd* when below it, always with ``/``."""
     prefix = cwd if cwd.endswith(os.sep) else cwd + os.sep
     return (path[len(prefix) :] if path.startswith(prefix) else path).replace(os.sep, "/")
 
 
-def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None) -> Run:
-    """Lints *files*; with *stdin* the one file's bytes are those.
+def run(
+    files: Sequence[FoundFile], options: Options, stdin: bytes | None = None, progress: Progress | None = None
+) -> Run:
+    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done.
 
     Raises UsageProblem for a target that means nothing.
     """
@@ -126,6 +145,12 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     index = Index({files[0].path: stdin} if stdin is not None and files else {})
     planner = Planner(options, Targets(options), index, remember)
+
+    def keep(result: Result | None) -> None:
+        if result is not None:
+            results.append(result)
+        if progress is not None:
+            progress.file(len(result.diagnostics) if result is not None else 0)
 
     def candidates() -> Iterator[tuple[Job, int]]:
         """What has to be linted, while the rest is still being read."""
@@ -136,13 +161,13 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
                 if hit is None or needs_fixing(planned.job, hit):
                     yield planned.job, planned.size
                 else:
-                    results.append(hit)
-            elif planned is not None:
-                results.append(planned)
+                    keep(hit)
+            else:
+                keep(planned)
 
     jobs = candidates() if options.isolated_files else clustered(candidates())
     for job, result in execute(jobs, options.jobs):
-        results.append(result)
+        keep(result)
         stores.keep(job, result)
     targets = planner.targets
     notices = tuple(target.note for target in targets.known.values() if target.note)[:1]

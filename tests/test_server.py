@@ -111,9 +111,11 @@ def test_changes_land_where_the_protocol_counts(encoding: str) -> None:
 def test_a_quick_fix_holds_every_edit_that_belongs_to_it(here: Path) -> None:
     async def talk(editor: Editor) -> None:
         found = await editor.open("a.py", RENAMED)
-        assert set(codes(found)) == {"KV101"} and len(found) == 3
+        assert codes(found) == ["KV101"]
+        uses = found[0].related_information
+        assert uses is not None and len(uses) == 2
         uri = editor.uri("a.py")
-        actions = await editor.actions(uri, found[1].range, ["quickfix"])
+        actions = await editor.actions(uri, uses[1].location.range, ["quickfix"])
         assert [action.kind for action in actions] == ["quickfix"]
         assert actions[0].diagnostics is not None and set(codes(list(actions[0].diagnostics))) == {"KV101"}
         _, edits = edits_of(actions[0])[uri]
@@ -546,6 +548,53 @@ def test_the_server_ends_with_its_editor(here: Path) -> None:
         await editor.client.stop()
 
     asyncio.run(run())
+
+
+HELPER = (
+    "def first(pairs):\n    return pairs[0][0]\n\n\n"
+    "def length(pairs):\n    total = pairs.get_seq_length()\n    return total\n"
+)
+CALLER = (
+    "from transformers import DynamicCache\n\nfrom helper import first\n\npast = DynamicCache()\nkeys = first(past)\n"
+)
+
+
+def test_what_another_file_passes_counts_while_one_types(here: Path) -> None:
+    (here / "pyproject.toml").write_text("")
+    (here / "main.py").write_text(CALLER)
+    (here / "helper.py").write_text(HELPER)
+    session = Session()
+
+    def look(text: str, typing: bool) -> tuple[bool, list[tuple[str, int]]]:
+        seen = session.see(Buffer(str(here / "helper.py"), str(here), text), typing=typing)
+        return seen.passing, [(item.code, item.line) for item in seen.diagnostics]
+
+    assert look(HELPER, typing=True) == (False, [("KV204", 2)])
+    assert look(f"import os\n\n{HELPER}", typing=True) == (True, [("KV204", 4)])
+    assert look(HELPER.replace("[0][0]", ".layers[0].keys"), typing=True) == (True, [])
+    assert look("def first(pairs):\n    return pairs[", typing=True) == (True, [("KV000", 2)])
+    assert look(HELPER, typing=True) == (True, [("KV204", 2)])
+    assert look(HELPER, typing=False) == (False, [("KV204", 2)])
+
+    (here / "main.py").write_text(CALLER.replace("DynamicCache()", "[(1, 2)]"))
+    assert look(HELPER, typing=True)[1] == look(HELPER, typing=False)[1] == []
+
+
+def test_a_pause_has_the_whole_project_looked_at(here: Path) -> None:
+    (here / "pyproject.toml").write_text("")
+    (here / "helper.py").write_text(HELPER)
+
+    async def talk(editor: Editor) -> None:
+        uri = editor.uri("main.py")
+        assert codes(await editor.open("main.py", CALLER)) == []
+        helper = await editor.open("helper.py", HELPER)
+        assert helper == []  # the caller is not saved yet
+        (here / "main.py").write_text(CALLER)
+        await editor.type("helper.py", 2, insertion(6, 16, " "))
+        await editor.until(lambda: codes(list(editor.published[editor.uri("helper.py")][-1].diagnostics)) == ["KV204"])
+        assert not editor.published[uri][-1].diagnostics
+
+    with_editor(here, talk)
 
 
 def test_the_problem_matcher_of_the_docs_reads_what_the_command_prints(

@@ -9,7 +9,7 @@ from typing import Any
 
 from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
 from kvlint.analysis.facts import CallUse
-from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_foreign_loader, is_own, is_torch_model_class
 from kvlint.analysis.names import (
     CACHE_KEYWORDS,
     CACHE_OUTPUT_KEYS,
@@ -29,7 +29,6 @@ from kvlint.analysis.values import (
     CacheObject,
     Certainty,
     Config,
-    Foreign,
     GenerationConfigValue,
     HasMember,
     Instance,
@@ -45,6 +44,7 @@ from kvlint.analysis.values import (
     ModelOutput,
     NoneValue,
     OutputDict,
+    Outside,
     PerRelease,
     Pipeline,
     Sequence,
@@ -242,6 +242,7 @@ class Calls(Expressions):
             value = self.attribute(base, name_value, stand_in, flow)
             self.record_symbols(node, value, "load", flow)
             return value
+        self.record_default(node, node.args[0], base, name_value, flow, parent)
         parts: list[Value] = []
         absent = ReleaseSet(0)
         for atom in base:
@@ -286,7 +287,11 @@ class Calls(Expressions):
         if isinstance(atom, Member):
             return self._call_member(atom, node, arguments, keywords, flow)
         if isinstance(atom, LocalFunction):
-            return self._call_function(atom, node, arguments, keywords, flow)
+            found = self._call_function(atom, node, arguments, keywords, flow)
+            owner = atom.info.owner
+            if owner is None or found is not UNKNOWN or atom.info.name not in LOADERS:
+                return found
+            return (Instance(owner),) if self.is_model_instance(owner) or is_own(owner) else found
         if isinstance(atom, LocalClass):
             return self._call_class(atom.info, node, arguments, keywords)
         if isinstance(atom, Model):
@@ -299,8 +304,10 @@ class Calls(Expressions):
                 if not unknown(made):
                     return made
                 if not self.is_model_instance(atom.info):
-                    return (Foreign(),) if atom.info.bases_known() else UNKNOWN
+                    return (Outside(),) if is_own(atom.info) else UNKNOWN
             return self._call_model(Model(), node) if self.is_model_instance(atom.info) else UNKNOWN
+        if isinstance(atom, Outside):
+            return (atom,)
         if isinstance(atom, Unknown):
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
@@ -337,8 +344,11 @@ class Calls(Expressions):
             return (
                 Model(Certainty.PROVEN, cls=name, windowed=windowed, origin=self.origin(node, "a model built here")),
             )
-        if name in ("copy.deepcopy", "copy.copy") and arguments:
+        if name in ("copy.deepcopy", "copy.copy", "torch.nn.ModuleList") and arguments:
             return arguments[0]
+        part = self.library.part(name)
+        if part:
+            return (Model(Certainty.PROVEN, part, cls=name, when=atom.when, origin=self.origin(node, "built here")),)
         if name in SIGNATURES and len(arguments) == 1 and len(arguments[0]) == 1:
             return (Member(arguments[0][0], SIGNATURE),)
         if name in BINDERS and arguments:
@@ -380,6 +390,8 @@ class Calls(Expressions):
             return (Config(Certainty.PROVEN, first if isinstance(first, str) else "", owner),)
         if name.startswith("transformers.") and name.endswith("Config"):
             return (Config(Certainty.PROVEN, cls=name, windowed=is_windowed(method, keywords)),)
+        if is_foreign_loader(name):
+            return (Outside(),)
         if method == "cast" and name in ("typing.cast", "typing_extensions.cast") and len(arguments) == 2:
             annotated = self.annotation(node.args[0], flow)
             return annotated or arguments[1]
@@ -476,6 +488,8 @@ class Calls(Expressions):
             return join(found, *arguments[1:2]) if name in ("pop", "setdefault") else UNKNOWN
         if isinstance(of, LocalFunction):
             return (LocalFunction(of.info, bound=True),) if name == "__get__" else UNKNOWN
+        if isinstance(of, LocalClass):
+            return (Instance(of.info),)
         if isinstance(of, CacheObject):
             return self._call_cache_method(of, name, node)
         if isinstance(of, StoredTensor):

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,19 @@ ENDS = frozenset({"exit", "_exit", "skipTest"})
 NOT_INSTALLED = frozenset({"PackageNotFoundError", "DistributionNotFound"})
 """What is raised where a package is missing: without transformers nothing here matters."""
 ENDS_A_PART = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+
+
+@lru_cache(maxsize=4)
+def import_roots(text: str, in_transformers: bool) -> frozenset[str]:
+    """The packages that a text imports from; kept for the examples in the docstrings of a module."""
+    roots: set[str] = set()
+    for match in IMPORT_LINE.finditer(text):
+        dots, module = match["dots"], match["module"]
+        if not dots:
+            roots |= {part.split(".")[0] for part in re.split(r"[\s,]+", match["modules"] or module)}
+        elif module in TRANSFORMERS_MODULES or in_transformers:
+            roots.add("transformers")
+    return frozenset(roots)
 
 
 class Walk(Annotations):
@@ -346,13 +360,9 @@ class Walk(Annotations):
 
     def survey_imports(self) -> None:
         """Finds out whether the file uses transformers, or another engine with caches of its own."""
-        roots: set[str] = set()
-        for match in IMPORT_LINE.finditer(f"{self.around}\n{self.text}" if self.around else self.text):
-            dots, module = match["dots"], match["module"]
-            if not dots:
-                roots |= {part.split(".")[0] for part in re.split(r"[\s,]+", match["modules"] or module)}
-            elif module in TRANSFORMERS_MODULES or self.in_transformers:
-                roots.add("transformers")
+        roots = import_roots(self.text, self.in_transformers)
+        if self.around:
+            roots |= import_roots(self.around, self.in_transformers)
         self.uses_transformers = bool(roots & COMPANIONS)
         other_tensors = bool(roots & OTHER_TENSORS) and "torch" not in roots
         self.foreign_engine = other_tensors or (bool(roots & OTHER_ENGINES) and "transformers" not in roots)
@@ -559,8 +569,11 @@ class Walk(Annotations):
             return
         self._patched.update(map(level_of, names))
         for atom in of_type(value, LocalFunction):
+            if atom.info.patches and atom.info.installed_on not in names:
+                atom.info.installed_on = ""
             if not atom.info.patches:
                 atom.info.patches = True
+                atom.info.installed_on = names[0] if len(names) == 1 else ""
                 self.changed.add(("parameter", id(atom.info.node)))
 
     def narrowed(self, path: str, value: Value) -> None:
@@ -1131,6 +1144,9 @@ class Walk(Annotations):
             if position == 0 and info.places and info.owner is None:
                 flow.bind(arg.arg, (self._placed_self(info),))
                 continue
+            if position == 0 and info.installed_on and self.is_hook(info) and arg in positional:
+                flow.bind(arg.arg, self._installed_self(info))
+                continue
             if self._asking:
                 known = info.arguments.get(arg.arg)
                 flow.bind(arg.arg, self.expression(defaults.get(arg.arg), flow, arg) if known is None else known)
@@ -1190,6 +1206,12 @@ class Walk(Annotations):
         name = target.rpartition(".")[2]
         origin = self.origin(info.node, f"put in the place of `{name}.{info.places[0].member}`")
         return Model(Certainty.PROVEN, role, cls=target, family=family(target), origin=origin)
+
+    def _installed_self(self, info: FunctionInfo) -> Value:
+        """An object of the class of transformers that the function is put into."""
+        name = info.installed_on
+        role = self.library.part(name) or ("" if is_layer_class(name) else "model")
+        return (Model(Certainty.PROVEN, role, cls=name),) if role else UNKNOWN
 
     def is_hook(self, info: FunctionInfo) -> bool:
         """True for the methods that transformers itself calls with a cache object."""

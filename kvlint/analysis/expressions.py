@@ -16,7 +16,7 @@ from kvlint.analysis.facts import (
     SubscriptUse,
     SymbolUse,
 )
-from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_record, is_torch_model_class
 from kvlint.analysis.names import (
     ATTENTION_PARTS,
     CACHE_NAMES,
@@ -60,6 +60,7 @@ from kvlint.analysis.values import (
     NegativeNumber,
     NoneValue,
     OutputDict,
+    Outside,
     PerRelease,
     Pipeline,
     ProjectModule,
@@ -301,6 +302,9 @@ class Expressions(Recorder):
             return self.library_value(qualified)
         return (Symbol(qualified, when=atom.when, origin=atom.origin),)
 
+    def _attribute_outside(self, atom: Outside, name: str, node: ast.expr) -> Value:
+        return (atom,)
+
     def _attribute_pipeline(self, atom: Pipeline, name: str, node: ast.expr) -> Value:
         return self._attribute_unknown(Unknown(), name, node)
 
@@ -358,7 +362,7 @@ class Expressions(Recorder):
             return (GenerationConfigValue(),)
         if atom.role == "model":
             if name in MODEL_PARTS:
-                return (Model(atom.certainty, "model", atom.name, family=atom.family, origin=atom.origin),)
+                return (Model(atom.certainty, "model", atom.name, atom.cls, family=atom.family, origin=atom.origin),)
             if name in LAYER_LISTS:
                 return (ModelLayers(atom, origin=atom.origin),)
         if atom.role == "layer" and name in ATTENTION_PARTS:
@@ -375,10 +379,12 @@ class Expressions(Recorder):
         value = info.attribute(name)
         if value and not unknown(value):
             return value
+        if value and is_record(info):
+            return (Outside(),)
         if value and any(isinstance(atom, Unknown) for atom in value):
             return UNKNOWN  # the class itself sets it, to what is not known: the name says nothing
         if self.is_model_instance(info) and not info.defines(name):
-            inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
+            inherited = self._attribute_model(Model(Certainty.PROVEN, cls=self.model_class(info)), name, node)
             if not isinstance(inherited[0], Member) or name in (
                 "generate",
                 "prepare_inputs_for_generation",
@@ -394,6 +400,11 @@ class Expressions(Recorder):
         info.readers.add(id(self._function.node) if self._function is not None else id(self))
         return info.returns or UNKNOWN
 
+    def model_class(self, info: Any) -> str:
+        """The class of transformers that a local model class derives from, where that is one."""
+        bases = [base for base in info.foreign_bases() if is_torch_model_class(base)]
+        return bases[0] if len(bases) == 1 else ""
+
     def is_model_instance(self, info: Any) -> bool:
         """True for a local class that derives from a transformers model class."""
         return any(is_torch_model_class(base) for base in info.foreign_bases())
@@ -402,6 +413,8 @@ class Expressions(Recorder):
         method = atom.info.method(name)
         if method is not None:
             return (LocalFunction(method),)
+        if name in LOADERS and self.is_model_instance(atom.info):
+            return (Member(atom, name),)
         return atom.info.attribute(name) or UNKNOWN
 
     def exported(self, path: Path, name: str) -> Value:
@@ -513,11 +526,7 @@ class Expressions(Recorder):
                 return (CacheLayer(atom.cache, origin=atom.origin),)
             return (StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),)
         if isinstance(atom, ModelLayers):
-            return (
-                (atom,)
-                if isinstance(node.slice, ast.Slice)
-                else (Model(atom.model.certainty, "layer", atom.model.name, family=atom.model.family),)
-            )
+            return (atom,) if isinstance(node.slice, ast.Slice) else (self.layer_of(atom),)
         if isinstance(atom, ModelOutput) and key in CACHE_OUTPUT_KEYS:
             return (self.output_cache(atom, node),)
         if isinstance(atom, (ModelKwargs, OutputDict, Unknown, Mapping)) and isinstance(key, str):
@@ -528,7 +537,17 @@ class Expressions(Recorder):
             return (atom,) if isinstance(node.slice, ast.Slice) else atom.item
         if isinstance(atom, PerRelease):
             return self._version_item(atom, node)
+        if isinstance(atom, Outside):
+            return (atom,)
+        if isinstance(atom, Symbol):
+            held = self.library.held_class(atom.name)
+            return (Symbol(held, when=atom.when),) if held else UNKNOWN
         return UNKNOWN
+
+    def layer_of(self, layers: ModelLayers) -> Model:
+        """A layer of a model, with its class where the model's file has one kind of layers."""
+        model = layers.model
+        return Model(model.certainty, "layer", model.name, self.library.layer_class(model.cls), family=model.family)
 
     def key_of(self, atom: Atom, key: str, node: ast.expr) -> Value:
         """The value under a string key of a dict-like alternative."""
@@ -732,13 +751,15 @@ class Expressions(Recorder):
                 else:
                     parts.append((StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),))
             elif isinstance(atom, ModelLayers):
-                parts.append((Model(atom.model.certainty, "layer", atom.model.name, family=atom.model.family),))
+                parts.append((self.layer_of(atom),))
             elif isinstance(atom, Items):
                 parts.append(UNKNOWN if not atom.items or is_mixed(atom.items) else join(*atom.items))
             elif isinstance(atom, Sequence):
                 parts.append(atom.item)
             elif isinstance(atom, LayerPair):
                 parts.append((StoredTensor("keys", atom.cache, "subscript"),))
+            elif isinstance(atom, Outside):
+                parts.append((atom,))
             elif isinstance(atom, NoneValue):
                 continue
             else:
@@ -798,6 +819,15 @@ class Expressions(Recorder):
         self.records.attributes[id(node)] = AttributeUse(
             node, value_node, base, name, action, place, path, call=call, parent=parent
         )
+
+    def record_default(
+        self, node: ast.Call, value_node: ast.expr, base: Value, name: str, flow: Flow, parent: ast.AST | None
+    ) -> None:
+        """``getattr(value, "name", default)``."""
+        if holds(base, WITH_MODELS) and name not in self._shims:
+            self.records.defaults[id(node)] = AttributeUse(
+                node, value_node, base, name, "default", self.place(flow), path_of(value_node), parent=parent
+            )
 
     def record_subscript(
         self, node: ast.Subscript, base: Value, index: Value, action: str, flow: Flow, parent: ast.AST | None
@@ -879,6 +909,7 @@ Expressions._attribute_handlers = {
     LocalClass: Expressions._attribute_local_class,
     Unknown: Expressions._attribute_unknown,
     Pipeline: Expressions._attribute_pipeline,
+    Outside: Expressions._attribute_outside,
     PerRelease: Expressions._attribute_version,
     ProjectModule: Expressions._attribute_module,
     ModelKwargs: Expressions._attribute_kwargs,

@@ -243,9 +243,11 @@ class Facts:
     returns: tuple[ReturnUse, ...] = ()
     assigns: tuple[AssignUse, ...] = ()
     guards: tuple[GuardUse, ...] = ()
+    defaults: tuple[AttributeUse, ...] = ()
+    """``getattr(value, "name", default)``: reads that do not raise where the member is missing."""
     dependencies: tuple[Path, ...] = ()
     module_names: dict[str, Value] = field(default_factory=dict)
-    memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out from the facts on demand, for the next check that asks (layouts of tensors)."""
     reach: dict[tuple[int, int], ReleaseSet] = field(default_factory=dict, compare=False, repr=False)
     """First and last lines of statements that not every release of the target reaches, and those that do."""

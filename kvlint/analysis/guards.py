@@ -474,8 +474,13 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
 
 
 def is_told_apart(cache: CacheObject, classes: TestedClasses) -> bool:
-    """True where the library's own cache is told from a format that came before it, by the class that is usual there."""
-    return cache.source == "hook" and bool({DYNAMIC_CACHE, ENCODER_DECODER_CACHE} & set(classes.caches))
+    """True where the library's own cache is told from a format that came before it, by the class that is usual there.
+
+    A model gives an EncoderDecoderCache always, or never: who asks for it keeps another format for the other case.
+    """
+    if cache.source == "hook" and DYNAMIC_CACHE in classes.caches:
+        return True
+    return ENCODER_DECODER_CACHE in classes.caches
 
 
 def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:

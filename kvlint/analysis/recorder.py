@@ -151,6 +151,7 @@ class Records:
     returns: dict[int, Any] = field(default_factory=dict)
     assigns: dict[int, Any] = field(default_factory=dict)
     guards: dict[int, Any] = field(default_factory=dict)
+    defaults: dict[int, Any] = field(default_factory=dict)
 
 
 class Recorder:
@@ -237,6 +238,7 @@ class Recorder:
             returns=tuple(records.returns.values()),
             assigns=tuple(records.assigns.values()),
             guards=tuple(records.guards.values()),
+            defaults=tuple(records.defaults.values()),
             dependencies=tuple(self.dependencies),
             reach=self.reach,
             undo=self.let_go if apart else None,

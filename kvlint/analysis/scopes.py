@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from dataclasses import dataclass, field
 
 from kvlint.analysis.nodes import walk
@@ -19,6 +20,9 @@ from kvlint.analysis.values import (
 )
 from kvlint.engine.units import Place
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
+
+MAX_ANCESTORS = 64
+"""So many classes of a file are looked at for what a class inherits."""
 
 
 @dataclass(eq=False, slots=True)
@@ -42,6 +46,8 @@ class FunctionInfo:
     """Where the project puts it, in whatever file."""
     installed: dict[int, ReleaseSet] = field(default_factory=dict)
     """The statements that put it there (ids of their nodes), with the releases that get to them."""
+    installed_on: str = ""
+    """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
     readers: set[int] = field(default_factory=set)
@@ -117,15 +123,17 @@ class ClassInfo:
         return self._assigned
 
     def ancestors(self) -> list[ClassInfo]:
-        """This class and the local classes it derives from, nearest first."""
+        """This class and the local classes it derives from, nearest first; of very many, the nearest ones."""
         if self._ancestors is not None and self._ancestors[0] is self.bases:
             return self._ancestors[1]
         seen: list[ClassInfo] = []
-        queue = [self]
-        while queue:
-            info = queue.pop(0)
-            if any(info is other for other in seen):
+        known: set[int] = set()
+        queue = deque([self])
+        while queue and len(seen) < MAX_ANCESTORS:
+            info = queue.popleft()
+            if id(info) in known:
                 continue
+            known.add(id(info))
             seen.append(info)
             for base in info.bases:
                 queue.extend(atom.info for atom in of_type(base, LocalClass))

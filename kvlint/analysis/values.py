@@ -57,6 +57,11 @@ class Foreign(Atom):
 
 
 @dataclass(frozen=True, slots=True)
+class Outside(Atom):
+    """A model that a class of another library (or of the project) built here, and whatever it gives: caches of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class NoneValue(Atom):
     """The constant None."""
 

@@ -76,6 +76,8 @@ class Check:
         origin: Origin | None = None,
         fix: Fix | None = None,
         span: tuple[int, int] | None = None,
+        defect: str = "",
+        leads: bool = False,
     ) -> Finding:
         """A finding at *node*.
 
@@ -99,6 +101,8 @@ class Check:
             fix=fix,
             statement_start=min(statement_start, start),
             statement_end=max(statement_end, end),
+            defect=defect,
+            leads=leads,
         )
 
 

@@ -69,7 +69,7 @@ class LibraryCalled:
     info: FunctionInfo
     place: Place
     role: str
-    """model, layer, attention, prepare (``prepare_inputs_for_generation``) or hook"""
+    """model, layer, attention, mixer (linear attention), prepare (``prepare_inputs_for_generation``) or hook"""
     names: Mapping[str, ReleaseSet]
     shown: str
     encoder: bool = False
@@ -226,12 +226,20 @@ def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseS
         encoder = is_encoder_family(short)
         if names and kind in ("layer", "attention"):
             return kind, names, encoder
+        if names and is_mixer(kind, short):
+            return "mixer", names, encoder
         if names and kind == "model" and (not encoder or base.endswith(GENERATIVE_NAMES)):
             return "model", names, False
         model_base = model_base or short.endswith(("PreTrainedModel", "GenerationMixin"))
     if model_base and _generates(owner):
         return "model", kind_names(facts, "model"), False
     return "", {}, False
+
+
+def is_mixer(kind: str | None, name: str) -> bool:
+    """True for a part of a layer other than attention that takes the cache by keyword: gated delta nets, mamba mixers,
+    short convolutions. (Encoders and decoders are handed theirs in ways of their own.)"""
+    return kind == "other" and not name.endswith(("Encoder", "Decoder", "Embeddings", "Model", "Prenet"))
 
 
 def is_encoder_family(short: str) -> bool:
@@ -369,6 +377,8 @@ def _patched(facts: Facts, use: AttributeUse, info: FunctionInfo, place: Place) 
             if kind in ("model", "layer", "attention") and names:
                 encoder = is_encoder_family(atom.name.rpartition(".")[2])
                 return LibraryCalled(info, place, kind, names, shown, encoder, patched=use)
+            if names and is_mixer(kind, atom.name):
+                return LibraryCalled(info, place, "mixer", names, shown, patched=use)
             if is_layer_class(atom.name) and not facts.timeline.knows(atom.name):
                 return LibraryCalled(info, place, "attention", kind_names(facts, "attention"), shown, patched=use)
             return None

@@ -56,6 +56,12 @@ def related_object(item: PlacedRelated) -> dict[str, Any]:
     return place if item.cell is None else {**place, "cell": item.cell}
 
 
+def message_with_cell(item: Diagnostic) -> str:
+    """The full message; in a notebook with the cell and its line in front, for formats whose places are those of the file."""
+    cell = f"cell {item.cell}, line {item.line}: " if item.cell is not None else ""
+    return cell + full_message(item)
+
+
 def full_message(item: Diagnostic) -> str:
     """What happens and, where it is known, what to do."""
     return f"{item.message}; {item.help}" if item.help else item.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvlint.diagnostics import Diagnostic, PlacedEdit
+from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedRelated
 from kvlint.findings import Applicability
 
 
@@ -32,7 +32,12 @@ class Spot:
     end_column: int
     cell: int | None = None
 
-    def touches(self, item: Diagnostic | Spot) -> bool:
+    def touches(self, item: Diagnostic) -> bool:
+        """True where a finding, or another place of its defect in the same file, shares a character with this or meets it."""
+        here = [place for place in item.related if place.path == item.path]
+        return self.meets(item) or any(map(self.meets, here))
+
+    def meets(self, item: Diagnostic | PlacedRelated | Spot) -> bool:
         """True where the two ranges share a character or meet."""
         if self.cell != item.cell:
             return False

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedOrigin, Placer, document_place
+from kvlint.diagnostics import Diagnostic, PlacedEdit, Placer, document_place, document_starts
 from kvlint.findings import Applicability, Edit, Finding, Fix
 from kvlint.fixing import Unit, choose
 from kvlint.jobs import FixRequest, Job
 from kvlint.linter import Look, RegionLook, shown, try_round
 from kvlint.server.buffers import Offer, Spot
-from kvlint.source import EditError, Region, Source, document_edits, document_position
-from kvlint.source import parse as parse_source
-from kvlint.suppression import line_starts
+from kvlint.source import EditError, Region, Source, document_edits
 from kvlint.timeline import the_timeline
 
 
@@ -31,7 +28,7 @@ def offers(job: Job, look: Look, request: FixRequest, spot: Spot, cells: bool) -
         placer = Placer.of(job.shown, look.source, item.region, the_timeline().ranges)
         listed = shown(item.kept, request)
         for finding in listed:
-            place = in_document(look.source, item.region, finding, placer) if in_json else placer.place(finding)
+            place = in_document(placer.place(finding)) if in_json else placer.place(finding)
             if finding.fix is None or not spot.touches(place):
                 continue
             unit = unit_of(finding, listed, item, request)
@@ -73,54 +70,26 @@ def placed(source: Source, region: Region, unit: Unit, placer: Placer, in_json: 
 
 
 def edit_in_document(text: str, edit: Edit) -> PlacedEdit:
-    return PlacedEdit(*document_place(text, edit.start), *document_place(text, edit.end), edit.text)
+    starts = document_starts(text)
+    return PlacedEdit(*document_place(starts, edit.start), *document_place(starts, edit.end), edit.text)
 
 
-def in_document(source: Source, region: Region, finding: Finding, placer: Placer) -> Diagnostic:
-    """A finding of a notebook at its place in the JSON text, with the cell in its message."""
-    item = placer.place(finding)
-    return moved(
-        item, *document_position(source, region, finding.start), *document_position(source, region, finding.end)
-    )
+def in_document(item: Diagnostic) -> Diagnostic:
+    """A finding of a notebook at its place in the JSON text, with the cell in its message.
 
-
-def placed_in_json(job: Job, found: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Findings of a notebook, placed in the JSON text that holds the cells."""
-    source = parse_source(Path(job.path), job.data or b"", docstrings=False)
-    offsets: dict[tuple[int | None, int], tuple[Region, int, int]] = {}
-    for region in source.regions:
-        for index, start in enumerate(line_starts(region.text)):
-            line = region.line(index)
-            offsets.setdefault((line.cell, line.number), (region, start, line.column))
-
-    def place(cell: int | None, line: int, column: int) -> tuple[int, int] | None:
-        known = offsets.get((cell, line))
-        if known is None:
-            return None
-        region, start, stripped = known
-        return document_position(source, region, start + max(column - 1 - stripped, 0))
-
-    def both(item: Diagnostic) -> tuple[int, int, int, int]:
-        if item.cell is None:
-            return item.line, item.column, item.end_line, item.end_column
-        first = place(item.cell, item.line, item.column) or (1, 1)
-        last = place(item.cell, item.end_line, item.end_column) or first
-        return (*first, *last)
-
-    return tuple(moved(item, *both(item)) for item in found)
-
-
-def moved(item: Diagnostic, line: int, column: int, end_line: int, end_column: int) -> Diagnostic:
-    """A finding at another place; the origin, which lies in a cell, is told in words."""
-    message = f"cell {item.cell}: {item.message}" if item.cell is not None else item.message
-    origin: PlacedOrigin | None = item.origin if item.cell is None else None
+    Places that lie in cells are left out.
+    """
+    if item.cell is None:
+        return item
+    span = item.span
     return replace(
         item,
-        line=line,
-        column=column,
-        end_line=end_line,
-        end_column=end_column,
+        line=span.line,
+        column=span.column,
+        end_line=span.end_line,
+        end_column=span.end_column,
         cell=None,
-        message=message,
-        origin=origin,
+        message=f"cell {item.cell}: {item.message}",
+        origin=None,
+        related=(),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from lsprotocol import types
 
 from kvlint.carriers.regions import refined
-from kvlint.diagnostics import Diagnostic, PlacedEdit
+from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedRelated
 from kvlint.findings import Applicability, Category, Edit
 from kvlint.rulebook import page_url
 from kvlint.server.buffers import Offer, Spot
@@ -21,7 +21,7 @@ SEVERITIES = {
 }
 
 
-def span(lines: Lines, item: Diagnostic | PlacedEdit | Spot) -> types.Range:
+def span(lines: Lines, item: Diagnostic | PlacedEdit | PlacedRelated | Spot) -> types.Range:
     """The range of a finding, an edit or a place."""
     if isinstance(item, PlacedEdit):
         start, end = (item.start_line, item.start_column), (item.end_line, item.end_column)
@@ -33,13 +33,20 @@ def span(lines: Lines, item: Diagnostic | PlacedEdit | Spot) -> types.Range:
 def diagnostic(
     item: Diagnostic, lines: Lines, uri: str, uri_of: Callable[[int | None], str | None]
 ) -> types.Diagnostic:
-    """A finding. *uri_of* tells the document of a cell, for where the value came from."""
+    """A finding, with where its value came from and the other places of its defect as far as they lie in this document.
+
+    *uri_of* tells the document of a cell.
+    """
     message = f"{item.message}\n→ {item.help}" if item.help else item.message
-    related = None
-    if item.origin is not None and uri_of(item.origin.cell) == uri:
+    related = []
+    if item.origin is not None and not item.origin.path and uri_of(item.origin.cell) == uri:
         start = types.Position(*lines.units(item.origin.line, item.origin.column))
-        where = types.Location(uri, types.Range(start, start))
-        related = [types.DiagnosticRelatedInformation(where, item.origin.text)]
+        related.append(
+            types.DiagnosticRelatedInformation(types.Location(uri, types.Range(start, start)), item.origin.text)
+        )
+    for place in item.related:
+        if place.path == item.path and uri_of(place.cell) == uri:
+            related.append(types.DiagnosticRelatedInformation(types.Location(uri, span(lines, place)), place.message))
     return types.Diagnostic(
         range=span(lines, item),
         message=message,
@@ -48,7 +55,7 @@ def diagnostic(
         code_description=types.CodeDescription(page_url(item.code, item.name)),
         source=SOURCE,
         tags=[types.DiagnosticTag.Deprecated] if item.category is Category.DEPRECATED else None,
-        related_information=related,
+        related_information=related or None,
     )
 
 

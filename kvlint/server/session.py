@@ -84,9 +84,9 @@ class Session:
         hidden = settings.hidden_kinds
         shown = tuple(item for item in result.diagnostics if item.category.value not in hidden)
         if shown and not buffer.cells and is_notebook(buffer.path):
-            from kvlint.server.fixes import placed_in_json
+            from kvlint.server.fixes import in_document
 
-            shown = placed_in_json(job, shown)
+            shown = tuple(map(in_document, shown))
         faults = tuple(worded_faults(result.faults)) if result.faults else ()
         return Seen(shown, "", result.notices, faults, passing=passing)
 
@@ -135,6 +135,7 @@ class Session:
         """Lets go of what the files at *paths* decided; with none, of everything that was read."""
         from kvlint.linter import forget_project
         from kvlint.roots import code_root, project_root
+        from kvlint.targets import in_repository, nearest_requirement
 
         self.results.clear()
         self.looks.clear()
@@ -143,7 +144,8 @@ class Session:
         python = bool(paths) and all(path.endswith((".py", ".pyi")) for path in paths)
         if not python or any(os.path.basename(path) == "setup.py" for path in paths):
             self.roots.clear()
-            project_root.cache_clear()
+            for decided in (project_root, nearest_requirement, in_repository):
+                decided.cache_clear()
         for known in (code_root, copy_around, version_of_copy):
             known.cache_clear()
         forget_project()
