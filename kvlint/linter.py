@@ -232,11 +232,9 @@ def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Fac
     from kvlint.analysis.joint import Joint
 
     held = shelf()
-    if job.typing and held.joint is not None:
-        facts = held.joint.facts_of_change(path, region.text, job.surroundings)
-        if facts is not None:
-            held.key = ""
-            return facts
+    if job.typing and held.joint is not None and path in held.joint.paths:
+        held.key = ""
+        return held.joint.facts_of_change(path, region.text, job.surroundings)
     texts = {other: region.text if other == job.path else text_of(other) for other in around}
     words = [f"{job.target.bits:x}", repr(job.surroundings)]
     words += [f"{other} {len(text)} {digest(text.encode('utf-8', 'replace'))}" for other, text in texts.items()]

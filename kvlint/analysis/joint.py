@@ -61,18 +61,15 @@ class Joint:
         return walk.facts("module", apart=False) if walk is not None else None
 
     def facts_of_change(self, path: Path, text: str, surroundings: Surroundings) -> Facts | None:
-        """The facts of one of the modules with another *text*; None for a module that is not among these.
+        """The facts of one of the modules with another *text*; None where that does not parse.
 
         Only this one is walked: what the others pass to its functions, and return to it, is what they did before. So
         what it has come to teach them, and what of its attributes they set, is not known until all are walked again.
-        Raises SyntaxError.
         """
-        if path not in self.paths:
-            return None
         before = self.walks.get(path)
         walk = self._begin(path, text, surroundings)
         if walk is None:
-            raise SyntaxError
+            return None
         functions = before.functions if before is not None else ()
         taught = {info.qualname: info.taught for info in functions if info.taught}
         self._begun.discard(path)
@@ -82,6 +79,7 @@ class Joint:
                 info.taught = taught[info.qualname]
                 info.arguments.update(info.taught)
                 info.called = True
+                walk.changed.add(("parameter", id(info.node)))
         walk.walk_speaking()
         for _ in range(MAX_ROUNDS):
             changed, walk.changed = walk.changed, set()

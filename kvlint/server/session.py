@@ -185,8 +185,8 @@ class Session:
             planned = planner.plan(file, data, around)
             if not isinstance(planned, Planned):
                 return None
-            whole = known is around or planned.job in self.results
-            return planned if whole or around.alone else replace(planned, job=replace(planned.job, typing=True))
+            whole = around.alone or planned.job in self.results
+            return planned if whole else replace(planned, job=replace(planned.job, typing=True))
         planner = Planner(roots.options, roots.targets, Index({file.path: data}, memory=self.units))
         planned = planner.plan(file, data)
         around = planned.job.surroundings if isinstance(planned, Planned) else ALONE
