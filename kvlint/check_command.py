@@ -429,14 +429,19 @@ def add_ignores(view: View, outcome: Run, reason: str) -> tuple[frozenset[str], 
 
 
 def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> dict[str, str]:
+    """Writes what was fixed where it belongs; returns a line for the path of each file that could not be written."""
+    if stdin is None:
+        return write_files(outcome)
+    if request.fixing:
+        fixed = next((result.fixed for result in outcome.results if result.fixed is not None), stdin)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(fixed)
+        sys.stdout.buffer.flush()
+    return {}
+
+
+def write_files(outcome: Run) -> dict[str, str]:
     """Writes every changed file, one step each; returns a line for the path of each that could not be written."""
-    if stdin is not None:
-        if request.fixing:
-            fixed = next((result.fixed for result in outcome.results if result.fixed is not None), stdin)
-            sys.stdout.flush()
-            sys.stdout.buffer.write(fixed)
-            sys.stdout.buffer.flush()
-        return {}
     refused = {}
     for result in outcome.results:
         if result.fixed is not None:

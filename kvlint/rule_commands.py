@@ -59,6 +59,7 @@ def _as_json(page: rulebook.Page) -> dict[str, Any]:
         "applies": page.applies,
         "fix": page.fix,
         "since": page.since,
+        "question": page.question,
         "url": page.url,
         "sections": dict(page.sections),
     }
@@ -68,7 +69,9 @@ def _as_markdown(page: rulebook.Page) -> str:
     """The page without what only the tests read: captions in place of fence attributes, no front matter."""
     categories = ", ".join(category.value for category in page.categories)
     facts = f"*{categories}*, transformers {page.applies}, fix: {page.fix}"
-    return f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n" + "\n".join(_captioned(page)) + "\n"
+    asked = f"Before a fix that is not safe: {page.question}\n\n" if page.question else ""
+    body = "\n".join(_captioned(page))
+    return f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n{asked}{body}\n"
 
 
 def _captioned(page: rulebook.Page) -> Iterator[str]:
