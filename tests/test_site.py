@@ -17,7 +17,9 @@ pytest.importorskip("mkdocs")
 pytest.importorskip("material")
 pytest.importorskip("mkdocstrings")
 
-from kvlint.cli import command_modules
+from click.testing import CliRunner
+
+from kvlint.cli import command_modules, main
 from kvlint.rulebook import load
 
 ROOT = Path(__file__).parent.parent
@@ -109,3 +111,14 @@ def test_links_into_the_repository_name_files_that_are_there(site: Path) -> None
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     page = (site / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"https?://[^\"]+", page) == []
+
+
+def test_the_first_page_shows_what_is_really_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    shown = page.partition("$ kvlint src/\n")[2].partition("```")[0]
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "decoding.py").write_text(
+        "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(main, ["--no-cache", "src/"]).stdout.startswith(shown)
