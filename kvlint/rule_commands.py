@@ -43,7 +43,7 @@ def rule(wanted: str | None, every: bool, output_format: str) -> None:
         parts = [_as_json(page) for page in chosen]
         click.echo(json.dumps(parts if every else parts[0], indent=2, ensure_ascii=False))
     elif output_format == "markdown":
-        click.echo("\n".join(_as_markdown(page) for page in chosen), nl=False)
+        click.echo("\n".join(as_markdown(page) for page in chosen), nl=False)
     elif every:
         click.echo(_as_table(chosen), nl=False)
     else:
@@ -59,16 +59,19 @@ def _as_json(page: rulebook.Page) -> dict[str, Any]:
         "applies": page.applies,
         "fix": page.fix,
         "since": page.since,
+        "question": page.question,
         "url": page.url,
         "sections": dict(page.sections),
     }
 
 
-def _as_markdown(page: rulebook.Page) -> str:
+def as_markdown(page: rulebook.Page) -> str:
     """The page without what only the tests read: captions in place of fence attributes, no front matter."""
     categories = ", ".join(category.value for category in page.categories)
     facts = f"*{categories}*, transformers {page.applies}, fix: {page.fix}"
-    return f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n" + "\n".join(_captioned(page)) + "\n"
+    asked = f"Before a fix that is not safe: {page.question}\n\n" if page.question else ""
+    body = "\n".join(_captioned(page))
+    return f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n{asked}{body}\n"
 
 
 def _captioned(page: rulebook.Page) -> Iterator[str]:
@@ -118,7 +121,7 @@ def _as_table(pages: tuple[rulebook.Page, ...]) -> str:
 
 
 def _echo_text(page: rulebook.Page) -> None:
-    text = _as_markdown(page)
+    text = as_markdown(page)
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return

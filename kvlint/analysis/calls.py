@@ -842,6 +842,8 @@ class Calls(Expressions):
         names = {arg.arg for arg in info.parameters()}
         pairs += [(name, value) for name, value in keywords if name in names]
         for name, value in pairs:
+            if info.home is not self:
+                info.taught[name] = join(info.taught.get(name, value), value)
             known = info.arguments.get(name)
             merged = value if known is None else join(known, value)
             if merged != known:

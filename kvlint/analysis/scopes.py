@@ -36,6 +36,8 @@ class FunctionInfo:
     releases: ReleaseSet = EVERY_RELEASE
     arguments: dict[str, Value] = field(default_factory=dict)
     """Parameter name -> join of the values that call sites in the file pass."""
+    taught: dict[str, Value] = field(default_factory=dict)
+    """Of *arguments*, what call sites in other files pass."""
     returns: Value = ()
     called: bool = False
     patches: bool = False
@@ -57,6 +59,7 @@ class FunctionInfo:
         """Forgets what leads back to this function."""
         self.owner = self.parent = self.home = None
         self.arguments.clear()
+        self.taught.clear()
         self.returns = ()
 
     @property

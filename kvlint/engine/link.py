@@ -59,6 +59,9 @@ class Project:
     units: Mapping[str, Unit]
     _imports: dict[str, dict[str, list[Import]]] = field(default_factory=dict, repr=False)
     _aliases: dict[str, dict[str, list[Shape]]] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[str, str, str], list[Thing]] = field(default_factory=dict, repr=False)
+    _asked: set[tuple[str, str, str]] = field(default_factory=set, repr=False)
+    """The names whose meaning is being looked up: those of `_known`."""
 
     @cached_property
     def functions(self) -> dict[tuple[str, str], FunctionHead]:
@@ -123,6 +126,20 @@ class Project:
         return [thing for item in found for thing in self._member(item, rest, steps)]
 
     def _root(self, path: str, name: str, scope: str, steps: int) -> list[Thing]:
+        """What a plain name means; a name that stands for itself means nothing. Answers to whole questions are kept."""
+        key = (path, name, scope)
+        if key in self._known:
+            return self._known[key]
+        if key in self._asked:
+            return []
+        self._asked.add(key)
+        found = self._look_up(path, name, scope, steps)
+        self._asked.remove(key)
+        if not self._asked:
+            self._known[key] = found
+        return found
+
+    def _look_up(self, path: str, name: str, scope: str, steps: int) -> list[Thing]:
         while True:
             qualified = f"{scope}.{name}" if scope else name
             if (path, qualified) in self.functions:

@@ -124,6 +124,11 @@ class Surroundings:
     handed: tuple[tuple[str, str], ...] = ()
     shims: tuple[str, ...] = ()
 
+    @property
+    def alone(self) -> bool:
+        """True for a file about which no other decides."""
+        return len(self.around) < 2 and not self.places and not self.own
+
 
 ALONE = Surroundings()
 """Nothing is known around a file."""
