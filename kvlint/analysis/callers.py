@@ -150,4 +150,5 @@ def takes_main_input(info: FunctionInfo) -> bool:
     """True for a ``forward`` that ``generate`` can call: it takes the ids or the embeddings."""
     if info.node.args.kwarg is not None or info.node.args.vararg is not None:
         return True
-    return any(MAIN_INPUT.search(arg.arg) for arg in info.parameters())
+    others = [arg.arg for arg in info.parameters()[1:] if arg.arg not in CACHE_PARAMETERS]
+    return not others or any(map(MAIN_INPUT.search, others))
