@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
+from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds, table_of_names
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import LOADERS, is_foreign_loader, is_own, is_torch_model_class
 from kvlint.analysis.names import (
@@ -513,6 +513,8 @@ class Calls(Expressions):
             return UNKNOWN
         if isinstance(of, (ModelOutput, ModelKwargs, OutputDict, Mapping)) and name in ("get", "pop", "setdefault"):
             key = literal(arguments[0]) if arguments else None
+            if isinstance(of, Mapping) and arguments and not isinstance(key, str):
+                return join(table_of_names(of), *arguments[1:2])
             if isinstance(key, str):
                 if isinstance(of, ModelOutput):
                     found = self._attribute_output(of, key, node)

@@ -126,6 +126,13 @@ def names_part(node: ast.expr, parent: ast.AST | None) -> bool:
     return isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
 
 
+def table_of_names(mapping: Mapping) -> Value:
+    """What any key of a table of imported names gives (``{"grow": DynamicCache, "fixed": StaticCache}[kind]``)."""
+    values = [value for _, value in mapping.items]
+    named = not mapping.open and all(value and all(isinstance(atom, Symbol) for atom in value) for value in values)
+    return join(*values) if named and values else UNKNOWN
+
+
 OUTPUT_HOLDER = re.compile(
     r"(?i)^(?:outs?|res|results?|ret|state|inputs|kwargs|batch|step)$|output|kwargs|model_inputs"
 )
@@ -531,6 +538,8 @@ class Expressions(Recorder):
             return (self.output_cache(atom, node),)
         if isinstance(atom, (ModelKwargs, OutputDict, Unknown, Mapping)) and isinstance(key, str):
             return self.key_of(atom, key, node)
+        if isinstance(atom, Mapping):
+            return table_of_names(atom)
         if isinstance(atom, Items) and isinstance(key, int) and not isinstance(key, bool):
             return atom.items[key] if -len(atom.items) <= key < len(atom.items) else UNKNOWN
         if isinstance(atom, Sequence):

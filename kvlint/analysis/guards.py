@@ -401,7 +401,7 @@ class Guards(Calls):
         own: list[ClassInfo] = []
         has_tuple = has_other = False
         for item in nodes:
-            value = self.expression(item, flow, node if item is not node else None)
+            value = flattened(self.expression(item, flow, node if item is not node else None))
             if isinstance(item, ast.Name) and item.id in ("tuple", "list", "Tuple", "List", "Sequence", "Iterable"):
                 has_tuple = True
                 continue
@@ -431,6 +431,13 @@ def constant_of(value: Value) -> object:
         if all(part is not None for part in parts):
             return tuple(parts) if value[0].is_tuple else list(parts)
     return None
+
+
+def flattened(value: Value) -> Value:
+    """The classes of a tuple of classes that has a name (``CLASSES = (DynamicCache, StaticCache)``)."""
+    if len(value) == 1 and isinstance(value[0], Items):
+        return tuple(atom for item in value[0].items for atom in item)
+    return value
 
 
 def flatten_union(node: ast.expr) -> list[ast.expr]:
@@ -470,6 +477,8 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
             kept.append(atom)
     if not kept:
         kept += [Instance(info) for info in classes.own]
+    if not kept and "." in path and classes.caches and not (classes.has_tuple or classes.has_other):
+        kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))  # None until somebody sets it
     return tuple(kept) or (Unknown(),)
 
 

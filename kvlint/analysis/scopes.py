@@ -107,16 +107,9 @@ class ClassInfo:
 
     @property
     def assigned(self) -> frozenset[str]:
-        """Names of the attributes that the methods set on ``self``."""
+        """Names of the attributes that the methods set on ``self`` (``self.n += 1`` reads first: it sets nothing new)."""
         if self._assigned is None:
-            self._assigned = frozenset(
-                node.attr
-                for node in walk(self.node)
-                if isinstance(node, ast.Attribute)
-                and isinstance(node.ctx, ast.Store)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "self"
-            )
+            self._assigned = frozenset(set_on_self(self.node))
         return self._assigned
 
     def ancestors(self) -> list[ClassInfo]:
@@ -173,6 +166,21 @@ class ClassInfo:
             for info in self.ancestors()
             for base in info.bases
         )
+
+
+def set_on_self(function: ast.AST) -> set[str]:
+    """Names of the attributes that a function, or the methods of a class, set on ``self``."""
+    nodes = walk(function)
+    augmented = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+    return {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and id(node) not in augmented
+    }
 
 
 def own_format(owner: ClassInfo) -> Value:

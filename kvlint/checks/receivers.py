@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, library_of
 from kvlint.analysis.names import looks_like_cache
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo, set_on_self
 from kvlint.analysis.values import (
     CACHE,
     CacheObject,
@@ -57,12 +58,47 @@ TELLING_MEMBERS = frozenset(
 def members_of(facts: Facts, cache: CacheObject, name: str) -> ReleaseSet:
     """Releases on which the cache has the member. Where only the base class is known: on which any common class has."""
     if cache.local_class is not None and cache.local_class.defines(name):
-        return facts.timeline.all
+        if not is_never_set(facts, cache.local_class, name):
+            return facts.timeline.all
     library = library_of(facts.timeline)
     lives = library.member(cache.cls, name)
     if cache.cls != CACHE:  # where the class is gone, the object is some other cache
         lives |= library.member(CACHE, name) - facts.timeline.importable(cache.cls)
     return lives
+
+
+def is_never_set(facts: Facts, info: ClassInfo, name: str) -> bool:
+    """True for an attribute that only methods set which nothing in the project calls, by name or by a string."""
+    if not all(base.startswith("transformers.") for base in info.foreign_bases()):
+        return False
+    if any(use.name == name and use.action == "store" and not is_self(use.value_node) for use in facts.attributes):
+        return False
+    setters: list[FunctionInfo] = []
+    for ancestor in info.ancestors():
+        if name in ancestor.methods or name in names_of_body(ancestor):
+            return False
+        setters += [method for method in ancestor.methods.values() if name in set_on_self(method.node)]
+    return bool(setters) and not any(may_run(facts, method) for method in setters)
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def names_of_body(info: ClassInfo) -> set[str]:
+    """Names that the body of a class itself binds."""
+    targets = [target for statement in info.node.body for target in assignment(statement)[0]]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def may_run(facts: Facts, method: FunctionInfo) -> bool:
+    """True for a method that Python or the library calls, that has a decorator, or that some code may call."""
+    name = method.name
+    if name.startswith("__") or method.node.decorator_list or method.called or name in facts.surroundings.called:
+        return True
+    if any(facts.timeline.member(cls, name) for cls in (*COMMON_CLASSES, *STATE_CLASSES)):
+        return True
+    return re.search(rf"(?<!\bdef )\b{re.escape(name)}\b", facts.text) is not None
 
 
 def kind_of(facts: Facts, cache: CacheObject, name: str) -> str:
