@@ -818,7 +818,7 @@ class Expressions(Recorder):
         if action == "load" and name in self._shims:
             return
         kinds = WITH_MODELS if name.startswith("_") or name == "generation_config" else INTERESTING
-        if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds):
+        if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds) and not self.names_cache_class(base):
             return
         path = path_of(value_node)
         place = self.place(flow)
@@ -828,6 +828,10 @@ class Expressions(Recorder):
         self.records.attributes[id(node)] = AttributeUse(
             node, value_node, base, name, action, place, path, call=call, parent=parent
         )
+
+    def names_cache_class(self, value: Value) -> bool:
+        """True for a class of caches itself, as against an object of one."""
+        return any(self.library.cache_class(atom.name) is not None for atom in value if isinstance(atom, Symbol))
 
     def record_default(
         self, node: ast.Call, value_node: ast.expr, base: Value, name: str, flow: Flow, parent: ast.AST | None

@@ -22,6 +22,7 @@ from kvlint.analysis.values import (
     LegacyCache,
     NoneValue,
     Sequence,
+    SuperObject,
     Symbol,
     Unknown,
     Value,
@@ -124,6 +125,8 @@ def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
             cls = cache_class(facts, atom.name)
             if cls is not None:
                 return CacheObject(cls, when=atom.when, origin=atom.origin)
+        elif isinstance(atom, SuperObject):
+            return inherited_from(facts, atom.info, use.name)
     if use.name not in TELLING_MEMBERS or facts.foreign_engine or use.name in own_members(facts):
         return None
     if not all(isinstance(atom, (Unknown, NoneValue, CacheObject)) for atom in value):
@@ -133,6 +136,15 @@ def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
         named = next((atom for atom in value if isinstance(atom, CacheObject)), None)
         return named or CacheObject(CACHE, Certainty.NAMED, "name")
     return None
+
+
+def inherited_from(facts: Facts, info: ClassInfo, name: str) -> CacheObject | None:
+    """The cache class that ``super().name`` in a subclass reaches, past the classes of the project in between."""
+    bases = info.foreign_bases()
+    known = info.bases_known() and all(base.startswith("transformers.") for base in bases)
+    if not known or any(name in other.methods or name in names_of_body(other) for other in info.ancestors()[1:]):
+        return None
+    return next((CacheObject(cls, source="super") for base in bases if (cls := cache_class(facts, base))), None)
 
 
 def own_members(facts: Facts) -> frozenset[str]:
@@ -209,6 +221,61 @@ def missing_members(facts: Facts, kind: str) -> Iterator[MissingMember]:
         wrong = use.place.releases & cache.when & life
         if wrong:
             yield MissingMember(use, cache, wrong, life)
+
+
+def hidden_members(facts: Facts) -> Iterator[MissingMember]:
+    """``getattr(cache, "key_cache", None)`` where no release in force has the member: the default hides that it is gone.
+
+    Silent where the function asks the same object for anything else that may take its place, or where the default is no
+    plain "there is none": such code knows more than one kind of cache.
+    """
+    for use in facts.defaults:
+        cache = known_cache(use.value)
+        if cache is not None and cache.certainty < Certainty.PROVEN and cache.source != "usage":
+            continue
+        if cache is None or kind_of(facts, cache, use.name) != "attribute" or use.place.typing_only or use.place.known_members or may_be_else(use.value):
+            continue
+        if cache.local_class is not None and not cache.local_class.bases_known():
+            continue
+        if not isinstance(use.node, ast.Call) or not says_nothing(use.node.args[2]) or asked_otherwise(use):
+            continue
+        lives = members_of(facts, cache, use.name)
+        in_force = use.place.releases & cache.when
+        if lives and in_force and not in_force & lives:
+            yield MissingMember(use, cache, in_force, facts.timeline.all - lives)
+
+
+def says_nothing(node: ast.expr) -> bool:
+    """True for None, False, 0 and empty collections."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return not node.elts
+    if isinstance(node, ast.Dict):
+        return not node.keys
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def asked_otherwise(use: AttributeUse) -> bool:
+    """True where the function around reads another member of the object, or an item of it, or asks for its kind."""
+    path, function = path_of(use.value_node), use.place.function
+    if not path or function is None:
+        return True
+    targets, _ = assignment(use.place.statement)
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    for node in walk(function.node):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and path_of(node.value) == path:
+            return True
+        if isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)):
+            parts = walk(node.values[0] if isinstance(node, ast.BoolOp) else node.test)
+            decides = any(part is use.node or (isinstance(part, ast.Name) and part.id in names) for part in parts)
+            if decides and any(path_of(part) == path and part is not use.value_node for part in walk(node)):
+                return True  # what is done without the member needs the object
+        if isinstance(node, (ast.For, ast.comprehension)) and path_of(node.iter) == path:
+            return True
+        if isinstance(node, ast.Call) and node is not use.node and isinstance(node.func, ast.Name):
+            asks = node.func.id in ("getattr", "hasattr", "isinstance", "type", "len", "zip", "enumerate")
+            if asks and node.args and path_of(node.args[0]) == path:
+                return True
+    return False
 
 
 CONTRACT_SOURCES = frozenset({"constructed", "hook", "output", "isinstance", "self"})
