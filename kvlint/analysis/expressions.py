@@ -133,6 +133,7 @@ def table_of_names(mapping: Mapping) -> Value:
     return join(*values) if named and values else UNKNOWN
 
 
+GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
 OUTPUT_HOLDER = re.compile(
     r"(?i)^(?:outs?|res|results?|ret|state|inputs|kwargs|batch|step)$|output|kwargs|model_inputs"
 )
@@ -398,6 +399,8 @@ class Expressions(Recorder):
                 "_update_model_kwargs_for_generation",
             ):
                 return inherited
+            if self.timeline.signatures(GENERATION_MIXIN, name):
+                return (Member(atom, name),)
         if name in SAME_MODEL_METHODS and info.bases_known():
             return (Member(atom, name),)
         return self._attribute_by_name(name, node)
