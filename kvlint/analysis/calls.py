@@ -7,7 +7,15 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds, table_of_names
+from kvlint.analysis.expressions import (
+    INTERESTING,
+    SAME_MODEL_METHODS,
+    SIGNATURE,
+    VERSION,
+    Expressions,
+    holds,
+    table_of_names,
+)
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import LOADERS, is_foreign_loader, is_own, is_torch_model_class
 from kvlint.analysis.names import (

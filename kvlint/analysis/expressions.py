@@ -126,6 +126,14 @@ def names_part(node: ast.expr, parent: ast.AST | None) -> bool:
     return isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
 
 
+def is_cache_config(value: Value) -> bool:
+    """True for ``generation_config.cache_config`` that nobody has set here."""
+    return any(
+        isinstance(atom, Member) and atom.name == "cache_config" and isinstance(atom.of, GenerationConfigValue)
+        for atom in value
+    )
+
+
 def table_of_names(mapping: Mapping) -> Value:
     """What any key of a table of imported names gives (``{"grow": DynamicCache, "fixed": StaticCache}[kind]``)."""
     values = [value for _, value in mapping.items]
@@ -821,8 +829,9 @@ class Expressions(Recorder):
         if action == "load" and name in self._shims:
             return
         kinds = WITH_MODELS if name.startswith("_") or name == "generation_config" else INTERESTING
-        if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds) and not self.names_cache_class(base):
-            return
+        if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds):
+            if not self.names_cache_class(base) and not is_cache_config(base):
+                return
         path = path_of(value_node)
         place = self.place(flow)
         if path and flow.knows_member(path, name):
@@ -840,7 +849,7 @@ class Expressions(Recorder):
         self, node: ast.Call, value_node: ast.expr, base: Value, name: str, flow: Flow, parent: ast.AST | None
     ) -> None:
         """``getattr(value, "name", default)``."""
-        if holds(base, WITH_MODELS) and name not in self._shims:
+        if (holds(base, WITH_MODELS) or is_cache_config(base)) and name not in self._shims:
             self.records.defaults[id(node)] = AttributeUse(
                 node, value_node, base, name, "default", self.place(flow), path_of(value_node), parent=parent
             )

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from kvlint.analysis.facts import AttributeUse, Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.nodes import walk
-from kvlint.behaviour import helper_hint
+from kvlint.behaviour import helper_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of
 from kvlint.checks.missing_names import missing_names
+from kvlint.checks.generation_members import GENERATION_CONFIG, missing_settings
 from kvlint.checks.private_members import GENERATION_MIXIN, is_hook_name, lives_of, model_classes, private_hooks
 from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding
@@ -49,6 +50,8 @@ class RemovedCacheHelper(Check):
         "_cache",
         "_past",
         "past_key_values",
+        "cache_config",
+        "return_legacy_cache",
     )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
@@ -60,6 +63,9 @@ class RemovedCacheHelper(Check):
             ),
         )
         yield (), private_hooks(timeline)
+        settings = ("cache_config", "return_legacy_cache")
+        yield (), {name: timeline.all - timeline.member(GENERATION_CONFIG, name) for name in settings[1:]}
+        yield (), {settings[0]: releases_of(timeline, "cache-config-is-dict")}
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for reference in references(facts):
@@ -73,6 +79,17 @@ class RemovedCacheHelper(Check):
             yield from self._hook_call(facts, use)
         for definition in facts.functions:
             yield from self._hook_override(facts, definition)
+        for item in missing_settings(facts):
+            yield self.finding(
+                facts,
+                item.use.node,
+                item.use.place,
+                item.says,
+                releases=item.wrong,
+                life=item.life,
+                help=item.help,
+                category=Category.SILENT if item.use.action == "default" else Category.BREAKS,
+            )
 
     def _reference(self, facts: Facts, reference: SymbolReference) -> Finding:
         module, _, name = reference.qualified.rpartition(".")

@@ -233,7 +233,13 @@ def hidden_members(facts: Facts) -> Iterator[MissingMember]:
         cache = known_cache(use.value)
         if cache is not None and cache.certainty < Certainty.PROVEN and cache.source != "usage":
             continue
-        if cache is None or kind_of(facts, cache, use.name) != "attribute" or use.place.typing_only or use.place.known_members or may_be_else(use.value):
+        if (
+            cache is None
+            or kind_of(facts, cache, use.name) != "attribute"
+            or use.place.typing_only
+            or use.place.known_members
+            or may_be_else(use.value)
+        ):
             continue
         if cache.local_class is not None and not cache.local_class.bases_known():
             continue
