@@ -49,34 +49,35 @@ G39 = ("tuple", "list", "Tuple", "List", "Sequence", "Iterable",)
 G40 = ("_reorder_cache",)
 G41 = ("cache_params", "forward", "past_key_value", "prepare_inputs_for_generation",)
 G42 = ("forward", "prepare_inputs_for_generation",)
-G43 = ("cache_params", "past_key_values",)
+G43 = ("cache_params", "past_key_value",)
 G44 = ("cache_position",)
-G45 = (".h", "Attention", "Block", "Layer", "attention", "attn", "blocks", "layers",)
-G46 = ("prepare_inputs_for_generation",)
-G47 = ("position_ids",)
-G48 = ("input_ids",)
-G49 = ("cache_implementation",)
-G50 = ("cache_config", "cache_implementation", "max_cache_len", "return_legacy_cache",)
-G51 = ("QuantizedCache", "quantized",)
-G52 = ("cache_implementation", "QuantizedCache",)
-G53 = ("cache[", "cache_k", "cache_v", "cat(", "concat", "k_cache", "key_cache", "stack(", "v_cache", "value_cache",)
-G54 = (".shape", ".size(",)
-G55 = ("[ ...,", "[ :,", "[...,", "[:,", "index_select", "narrow(",)
-G56 = ("Cache", "cache.update", "flash_attn_func", "flash_attn_with_kvcache", "past_key", "scaled_dot_product_attention",)
-G57 = ("KV", "k.shape", "key.shape", "key_value", "keys.shape", "kv", "query_groups",)
-G58 = ("%", "//",)
-G59 = ("cat(", "concat", "expand(", "repeat(", "repeat_interleave", "repeat_kv", "stack(", "tile(",)
-G60 = ("Gemma", "LLaMA", "Llama", "Mistral", "Mixtral", "Qwen", "gemma", "heads", "hidden_size", "llama", "mistral", "mixtral", "n_embd", "n_head", "qwen",)
-G61 = ("deepseek", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim",)
-G62 = ("hidden_size",)
-G63 = ("num_attention_heads",)
-G64 = ("\"cache\"", "'cache'", "cache=", "copy.copy", "past_key_values\"", "past_key_values'", "past_key_values=",)
-G65 = ("apply_chat_template",)
-G66 = ("cache=", "past_key_values=",)
-G67 = (".expand(", ".repeat(", "num_beams", "num_return_sequences", "repeat_interleave",)
-G68 = ("cache", "past_key_values",)
-G69 = (".crop(", "cache=", "get_seq_length", "get_usable_length", "past_key_values=",)
-G70 = ("use_cache",)
+G45 = ("cache_params", "past_key_values",)
+G46 = (".h", "Attention", "Block", "Layer", "attention", "attn", "blocks", "layers",)
+G47 = ("prepare_inputs_for_generation",)
+G48 = ("position_ids",)
+G49 = ("input_ids",)
+G50 = ("cache_implementation",)
+G51 = ("cache_config", "cache_implementation", "max_cache_len", "return_legacy_cache",)
+G52 = ("QuantizedCache", "quantized",)
+G53 = ("cache_implementation", "QuantizedCache",)
+G54 = ("cache[", "cache_k", "cache_v", "cat(", "concat", "k_cache", "key_cache", "stack(", "v_cache", "value_cache",)
+G55 = (".shape", ".size(",)
+G56 = ("[ ...,", "[ :,", "[...,", "[:,", "index_select", "narrow(",)
+G57 = ("Cache", "cache.update", "flash_attn_func", "flash_attn_with_kvcache", "past_key", "scaled_dot_product_attention",)
+G58 = ("KV", "k.shape", "key.shape", "key_value", "keys.shape", "kv", "query_groups",)
+G59 = ("%", "//",)
+G60 = ("cat(", "concat", "expand(", "repeat(", "repeat_interleave", "repeat_kv", "stack(", "tile(",)
+G61 = ("Gemma", "LLaMA", "Llama", "Mistral", "Mixtral", "Qwen", "gemma", "heads", "hidden_size", "llama", "mistral", "mixtral", "n_embd", "n_head", "qwen",)
+G62 = ("deepseek", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim",)
+G63 = ("hidden_size",)
+G64 = ("num_attention_heads",)
+G65 = ("\"cache\"", "'cache'", "cache=", "copy.copy", "past_key_values\"", "past_key_values'", "past_key_values=",)
+G66 = ("apply_chat_template",)
+G67 = ("cache=", "past_key_values=",)
+G68 = (".expand(", ".repeat(", "num_beams", "num_return_sequences", "repeat_interleave",)
+G69 = ("cache", "past_key_values",)
+G70 = (".crop(", "cache=", "get_seq_length", "get_usable_length", "past_key_values=",)
+G71 = ("use_cache",)
 
 SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV101": ((G0,), "", (((G1,), {"DFlashCache": 0xffffffffffffffffffffffffff, "EncoderDecoderCache": 0xffffff, "HQQQuantizedCache": 0x1ffffffffffe000000000000007ffff, "HybridCache": 0x1ffffffffffe000000000000007ffff, "HybridChunkedCache": 0x1ffffffffffe0000001ffffffffffff, "MambaCache": 0x1fffffffffffff00000000000ffffff, "MtpCache": 0x3fffffffffffffffffffffffff, "OffloadedCache": 0x1ffffffffffe000000000001fffffff, "OffloadedHybridCache": 0x1ffffffffffe000001fffffffffffff, "OffloadedStaticCache": 0x1ffffffffffe00000000000ffffffff, "QuantizedCache": 0x7ffff, "QuantoQuantizedCache": 0x1ffffffffffe000000000000007ffff, "SinkCache": 0x1ffffffffffe0000000000000000000, "SlidingWindowCache": 0x7e000000000000007ffff, "StaticCache": 0x3f}), ((G2,), {"Cache": 0x1ffffffffffffffe01fffffffffffff, "DynamicCache": 0x1ffffffffffffffffe0000000001fff}), ((G3,), {"HQQQuantizedCache": 0x1fffffffffffff000000000ffffffff, "HybridCache": 0x1fffffffffffff000000000ffffffff, "HybridChunkedCache": 0x1fffffffffffff00001ffffffffffff, "MambaCache": 0x1ffffffffffffffe0000000ffffffff, "OffloadedHybridCache": 0x1fffffffffffff0001fffffffffffff, "OffloadedStaticCache": 0x1fffffffffffff000000000ffffffff, "QuantoQuantizedCache": 0x1fffffffffffff000000000ffffffff, "SlidingWindowCache": 0x1fffffffffffff000000000ffffffff, "StaticCache": 0x1fffffffffffff000000000ffffffff}), ((G4,), {"DynamicCache": 0x1ffffffffffffff, "EncoderDecoderCache": 0x1fffffffffffffff, "HybridCache": 0x1fffffffffffff0001fffffffffffff, "StaticCache": 0xffffffff}), ((G5,), {"Cache": 0x1ffffffffffffff}), ((G6,), {"Cache": 0x1fffffffffffffff}), ((G7,), {"~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache)\\b": 0x2000000000fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DFlashCache|DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DFlashCache|DynamicCache)\\b": 0xffffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache)\\b": 0x7, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache)\\b": 0x7ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|MiniMaxCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|MiniMaxCache)\\b": 0x1ffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|QuantizedCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|QuantizedCache|StaticCache)\\b": 0xfffffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|ReformerDynamicCache|xLSTMCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|ReformerDynamicCache|xLSTMCache)\\b": 0x1fffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|StaticCache)\\b": 0x7fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|QuantizedCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|QuantizedCache|StaticCache)\\b": 0x1ffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|StaticCache)\\b": 0x3fffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:DynamicCache)\\b": 0x3fff000000fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:EncoderDecoderCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:EncoderDecoderCache|StaticCache)\\b": 0x1ffffffffffffffffffe000ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:FalconHybridMambaAttentionDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:FalconHybridMambaAttentionDynamicCache)\\b": 0x1fffffffffc000001ffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:FalconMambaCache|Lfm2HybridConvCache|MambaCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:FalconMambaCache|Lfm2HybridConvCache|MambaCache)\\b": 0x1fffffffffc00001fffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridCache)\\b": 0x1fffffffffffff00000003fffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridCache|StaticCache)\\b": 0x1fffffffffffffffe001fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridChunkedCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridChunkedCache)\\b": 0x1fffffffffffffffe03ffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridMambaAttentionDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridMambaAttentionDynamicCache)\\b": 0x1ffffffffffffffffffff07ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridMambaAttentionDynamicCache|ZambaHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridMambaAttentionDynamicCache|ZambaHybridDynamicCache)\\b": 0x1fffffffffc0000000000ffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Lfm2MoeHybridConvCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Lfm2MoeHybridConvCache)\\b": 0x1fffffffffc1fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Mamba2Cache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Mamba2Cache)\\b": 0x1fffffffffc0000000000001fffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:MambaCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:MambaCache)\\b": 0x1ffffffffffffffe0000000ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:NemotronHHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:NemotronHHybridDynamicCache)\\b": 0x1fffffffffcffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:OlmoHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:OlmoHybridDynamicCache)\\b": 0x1ffff000000ffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Qwen3NextDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Qwen3NextDynamicCache)\\b": 0x1fffffffffc007fffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Qwen3_5DynamicCache|Qwen3_5MoeDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Qwen3_5DynamicCache|Qwen3_5MoeDynamicCache)\\b": 0x1fffffffffc7fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:SlidingWindowCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:SlidingWindowCache)\\b": 0x1fffffffffffffffe000f07ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:SlidingWindowCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:SlidingWindowCache|StaticCache)\\b": 0x1fffffffffffffffe1fffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:StaticCache)\\b": 0x1fffffffffffffffe00000000ffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Zamba2HybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Zamba2HybridDynamicCache)\\b": 0x1fffffffffc000000000fffffffffff}), ((), {"EncoderDecoderCache": 0xffffff, "FalconMambaCache": 0x1fffffffffc00001fffffffffffffff, "HQQQuantizedCache": 0x1ffffffffffe000000000000007ffff, "HybridCache": 0x1ffffffffffe000000000001fffffff, "HybridChunkedCache": 0x1ffffffffffe0001fffffffffffffff, "MambaCache": 0x1fffffffffc0000000000001fffffff, "OffloadedCache": 0x1ffffffffffe000000000001fffffff, "OffloadedStaticCache": 0x1ffffffffffe00000000000ffffffff, "QuantizedCache": 0x7ffff, "QuantoQuantizedCache": 0x1ffffffffffe000000000000007ffff, "SinkCache": 0x1ffffffffffe0000000000000000000, "SlidingWindowCache": 0x1ffffffffffe000000000001fffffff, "StaticCache": 0x3f}), ((G8,), {"EncoderDecoderCache": 0xffffff, "HQQQuantizedCache": 0x1ffffffffffffffffffffff0007ffff, "HybridCache": 0x1ffffffffffffffffffffff0007ffff, "HybridChunkedCache": 0x1fffffffffffff00007ffffffffffff, "MambaCache": 0x1ffffffffffffffffffffff00ffffff, "OffloadedCache": 0x1fffffffffffff0000000001fffffff, "OffloadedHybridCache": 0x1fffffffffffff0001fffffffffffff, "QuantizedCache": 0xfffffffffffffffff, "QuantoQuantizedCache": 0x1ffffffffffffffffffffff0007ffff, "SlidingWindowCache": 0x1ffffffffffffffffffffff0007ffff, "StaticCache": 0xfffe000070000003f}),)),
@@ -101,31 +102,31 @@ SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV303": ((G40,), "", ()),
     "KV304": ((G30,), "past_key_value|\\bcache\\s*=(?!=)|[\\\"']cache[\\\"']", ()),
     "KV305": ((G41, G42,), "\\b(?:past_key_values?|cache_params|cache)\\s*[:=,)\\\"'\\]]|\\.\\s*forward\\s*=(?!=)", ()),
-    "KV306": ((G43,), "[\\\"'](?:past_key_values?|cache_params)[\\\"']", ()),
+    "KV306": ((G43,), "[\\\"'](?:past_key_values?|cache_params)[\\\"']|\\bupdate\\(|\\bdict\\(", ()),
     "KV307": ((G44,), "", ()),
-    "KV308": ((G43,), "", ()),
-    "KV309": ((G45,), "modeling_\\w+\\s+import|\\.\\s*(?:layers|blocks|h)\\b|super\\s*\\(\\s*\\)\\s*[(.]|\\.\\s*forward\\s*=(?!=)|_(?:CLASSES|TYPES)\\b|\\bsetattr\\b|MethodType|\\.\\s*\\w*Att\\w*\\s*=(?!=)|Att\\w*\\s+as\\b|\\bclass\\s+\\w+\\s*\\([^)]*(?:[aA]tt|Block|Layer)", ()),
-    "KV310": ((G46, G47, G48,), "", ()),
-    "KV401": ((G49,), "", ()),
-    "KV402": ((G49,), "", ()),
-    "KV403": ((G50,), "", ()),
-    "KV404": ((G51, G52,), "", ()),
-    "KV501": ((G53,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV502": ((G53,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV503": ((G54,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV504": ((G55,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV505": ((G56,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV601": ((G57, G58,), "%\\s*[A-Za-z_(]|//\\s*[\\w.\\[\\]\\\"'(]*(?:kv|KV|key_value|query_groups)", ()),
-    "KV602": ((G59,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV701": ((G60, G17,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=", ()),
-    "KV702": ((G61, G17,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=", ()),
-    "KV703": ((G62, G63, G17,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=", ()),
-    "KV801": ((G64,), "", ()),
-    "KV802": ((G65,), "", ()),
-    "KV803": ((G66,), "", ()),
-    "KV804": ((G67, G68,), "", ()),
-    "KV805": ((G69,), "", ()),
-    "KV806": ((G70,), "", ()),
+    "KV308": ((G45,), "", ()),
+    "KV309": ((G46,), "modeling_\\w+\\s+import|\\.\\s*(?:layers|blocks|h)\\b|super\\s*\\(\\s*\\)\\s*[(.]|\\.\\s*forward\\s*=(?!=)|_(?:CLASSES|TYPES)\\b|\\bsetattr\\b|MethodType|\\.\\s*\\w*Att\\w*\\s*=(?!=)|Att\\w*\\s+as\\b|\\bclass\\s+\\w+\\s*\\([^)]*(?:[aA]tt|Block|Layer)", ()),
+    "KV310": ((G47, G48, G49,), "", ()),
+    "KV401": ((G50,), "", ()),
+    "KV402": ((G50,), "", ()),
+    "KV403": ((G51,), "", ()),
+    "KV404": ((G52, G53,), "", ()),
+    "KV501": ((G54,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV502": ((G54,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV503": ((G55,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV504": ((G56,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV505": ((G57,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV601": ((G58, G59,), "%\\s*[A-Za-z_(]|//\\s*[\\w.\\[\\]\\\"'(]*(?:kv|KV|key_value|query_groups)", ()),
+    "KV602": ((G60,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV701": ((G61, G17,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=", ()),
+    "KV702": ((G62, G17,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=", ()),
+    "KV703": ((G63, G64, G17,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=", ()),
+    "KV801": ((G65,), "", ()),
+    "KV802": ((G66,), "", ()),
+    "KV803": ((G67,), "", ()),
+    "KV804": ((G68, G69,), "", ()),
+    "KV805": ((G70,), "", ()),
+    "KV806": ((G71,), "", ()),
 }
 
 OFF_BY_DEFAULT: tuple[str, ...] = (

@@ -28,7 +28,7 @@ from kvlint.analysis.names import (
     version_of_name,
 )
 from kvlint.analysis.recorder import Flow, path_of, unknown
-from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo, HookUse
 from kvlint.analysis.values import (
     CACHE,
     UNKNOWN,
@@ -175,6 +175,10 @@ class Calls(Expressions):
         arguments = tuple(self.expression(item, flow, node) for item in node.args)
         keywords = tuple((item.arg or "", self.expression(item.value, flow, node)) for item in node.keywords)
         self.record_symbols(node.func, callee, "call", flow)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in HOOK_REGISTRARS:
+            given = arguments[0] if arguments else next((value for name, value in keywords if name == "hook"), ())
+            for hook in of_type(given, LocalFunction):
+                hook.info.hooks[id(node)] = HookUse(node, callee, flow.releases, self.tree)
         if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass") and len(node.args) == 2:
             self.mark_tested(node.args[1])
         if hands_on(node.func, callee) and arguments and holds(arguments[0], CACHE_KINDS):

@@ -25,6 +25,16 @@ MAX_ANCESTORS = 64
 """So many classes of a file are looked at for what a class inherits."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HookUse:
+    """A call that registers a function as a hook of a module, in the module *tree*."""
+
+    node: ast.Call
+    callee: Value
+    releases: ReleaseSet
+    tree: ast.Module
+
+
 @dataclass(eq=False, slots=True)
 class FunctionInfo:
     """A function or method. Filled while the file is analysed; identity is the node's."""
@@ -48,6 +58,8 @@ class FunctionInfo:
     """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
+    hooks: dict[int, HookUse] = field(default_factory=dict)
+    """The calls that register it as a hook of a module, in whatever file (by the ids of their nodes)."""
     readers: set[int] = field(default_factory=set)
     """The functions (ids of their nodes; the walk's for a module's own statements) that have used the result."""
     home: object = None
@@ -57,6 +69,7 @@ class FunctionInfo:
         """Forgets what leads back to this function."""
         self.owner = self.parent = self.home = None
         self.arguments.clear()
+        self.hooks.clear()
         self.returns = ()
 
     @property

@@ -12,8 +12,8 @@ from kvlint.analysis.nodes import walk
 from kvlint.behaviour import helper_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of
-from kvlint.checks.missing_names import missing_names
 from kvlint.checks.generation_members import GENERATION_CONFIG, missing_settings
+from kvlint.checks.missing_names import missing_names
 from kvlint.checks.private_members import GENERATION_MIXIN, is_hook_name, lives_of, model_classes, private_hooks
 from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding

@@ -21,7 +21,6 @@ from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
 
-
 BROAD = frozenset({"ValueError", "Exception", "BaseException"})
 
 
@@ -152,7 +151,8 @@ class CropArgument(Check):
 def thrown_away(facts: Facts, use: AttributeUse) -> bool:
     """True where the handler that takes the exception puts something else in the cache's place: nothing says then that
     the call never works."""
-    path, child = path_of(use.value_node), use.node
+    path = path_of(use.value_node)
+    child: ast.AST = use.node
     for node in tree_of(facts).ancestors(use.node):
         if isinstance(node, ast.Try) and any(child is statement for statement in node.body):
             handler = next((one for one in node.handlers if handler_names(one) & BROAD), None)
@@ -162,7 +162,7 @@ def thrown_away(facts: Facts, use: AttributeUse) -> bool:
                     return True
                 returned = [item.value for item in handler.body if isinstance(item, ast.Return)]
                 return any(isinstance(one, ast.Call) and "Cache" in ast.unparse(one.func) for one in returned)
-        child = node  # type: ignore[assignment]
+        child = node
     return False
 
 

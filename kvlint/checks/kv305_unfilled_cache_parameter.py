@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import CallUse, Facts, Place
+from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.scopes import FunctionInfo
-from kvlint.analysis.values import Instance, LocalFunction, Member, Model, of_type
+from kvlint.analysis.values import Instance, LocalFunction, Model
 from kvlint.checks.base import Check
 from kvlint.checks.cache_parameters import (
     accepted_names,
@@ -19,6 +19,7 @@ from kvlint.checks.cache_parameters import (
     renaming_fix,
     translated_by_decorator,
 )
+from kvlint.checks.hooks import registered_hooks
 from kvlint.checks.library_calls import (
     CACHE_PARAMETERS,
     LibraryCalled,
@@ -105,23 +106,15 @@ class UnfilledCacheParameter(Check):
                 )
 
     def _hook_findings(self, facts: Facts) -> Iterator[Finding]:
-        for use in facts.calls:
-            hook = hook_function(use)
-            if hook is None or calls_model_by_old_name(facts):
-                continue
-            info = hook if isinstance(hook, FunctionInfo) else None
-            node = hook.node if isinstance(hook, FunctionInfo) else hook
-            position = 2 + (info.first_positional() if info is not None else 0)
-            positional = [*node.args.posonlyargs, *node.args.args]
-            if len(positional) <= position:
-                continue
-            place = (
-                use.place if info is None else next((one.place for one in facts.functions if one.info is info), None)
-            )
-            role = hook_role(use)
-            names, shown = kind_names(facts, role), "the hook" if info is None else info.name
-            if place is not None:
-                yield from self._key_findings(facts, node, place, positional[position].arg, names, shown, role)
+        """Hooks see what the library hands to the module; those of a whole model, what its caller hands to it."""
+        by_old_name = calls_model_by_old_name(facts)
+        for hook in registered_hooks(facts):
+            role = hook.role or "attention"
+            if not by_old_name or hook.role in ("layer", "attention"):
+                names = kind_names(facts, role)
+                yield from self._key_findings(
+                    facts, hook.function, hook.place, hook.keywords, names, hook.shown.strip("`"), role
+                )
 
     def _key_findings(
         self,
@@ -258,26 +251,6 @@ def advice(name: str, passed: list[str], renamed: bool) -> str:
         return f"call the parameter `cache`, or take both names: `cache=None, {name}=None`"
     others = ", ".join(f"`{item}=None`" for item in passed)
     return f"take {others} besides `{name}` and use whichever is given: right on every release"
-
-
-def hook_function(use: CallUse) -> FunctionInfo | ast.Lambda | None:
-    """The function of the file, or the lambda, that a call registers as a hook which sees keyword arguments."""
-    func = use.node.func
-    if not isinstance(func, ast.Attribute) or func.attr not in ("register_forward_pre_hook", "register_forward_hook"):
-        return None
-    flag = use.keyword("with_kwargs")
-    if flag is None or not isinstance(flag.value, ast.Constant) or flag.value.value is not True or not use.arguments:
-        return None
-    if use.node.args and isinstance(use.node.args[0], ast.Lambda):
-        return use.node.args[0]
-    return next((atom.info for atom in of_type(use.arguments[0], LocalFunction)), None)
-
-
-def hook_role(use: CallUse) -> str:
-    for atom in use.callee:
-        if isinstance(atom, Member) and isinstance(atom.of, Model):
-            return atom.of.role
-    return "attention"
 
 
 def calls_model_by_old_name(facts: Facts) -> bool:

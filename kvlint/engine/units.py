@@ -73,7 +73,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One file, lowered. *names* are all identifiers of its code, *called* the last names of what it calls."""
+    """One file, lowered. *names* are all identifiers of its code, *called* the last names of what it calls or registers as a hook."""
 
     path: str
     functions: tuple[FunctionHead, ...] = ()
