@@ -81,6 +81,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.versions import demanded_releases
+from kvlint.behaviour import layer_past_families
 from kvlint.engine.link import family, level
 from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
@@ -107,6 +108,7 @@ WORTH_WALKING = re.compile(
 """Words of which a function needs one to meet a cache by itself, or to teach others something that matters."""
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
+LAYER_PAST = "layer_past"
 LEVELS = {"attention": 1, "layer": 2}
 """Roles of parts of a model by their height in it (``engine.link.level``)."""
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
@@ -1239,6 +1241,13 @@ class Walk(Annotations):
                 tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,),
                 optional,
             )
+        if arg.arg == LAYER_PAST and self.is_hook(info):
+            life = self._layer_past(info)
+            if life:
+                origin = self.origin(arg, f"transformers passes the cache of all layers to `{info.name}`")
+                hooked = CacheObject(CACHE, Certainty.PROVEN, "hook", when=life, origin=origin)
+                before = self.timeline.all - life
+                return join((hooked,), (Unknown(when=before),) if before & self.target else (), optional)
         if any(isinstance(atom, LESSONS) for atom in passed):
             demonstrated = tuple(atom for atom in passed if not isinstance(atom, Unknown))
             also = annotated if len(demonstrated) < len(passed) else ()
@@ -1260,6 +1269,18 @@ class Walk(Annotations):
         if info.owner is not None and not any(base.startswith("transformers.") for base in info.owner.foreign_bases()):
             value = weakened(value)
         return join(value, optional)
+
+    def _layer_past(self, info: FunctionInfo) -> ReleaseSet:
+        """The releases on which the ``layer_past`` of a function that the library calls is a cache."""
+        names = [place.target for place in info.places] or [info.installed_on]
+        if info.owner is not None:
+            names += info.owner.foreign_bases()
+        found = ReleaseSet(0)
+        for name in names:
+            parts = (self.timeline.canonical(name) or name).split(".")
+            if parts[:2] == ["transformers", "models"] and len(parts) > 3 and parts[2] in layer_past_families():
+                found |= self.timeline.matching(layer_past_families()[parts[2]])
+        return found
 
     def conventional(self, name: str, node: ast.AST) -> Value:
         """What a parameter of this name usually is."""

@@ -125,6 +125,8 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
     known = facts.timeline.class_kind(facts.timeline.canonical(place.target) or place.target)
     if names and known in ("model", "layer", "attention"):
         kind = known
+    elif names and is_mixer(known, short):
+        kind = "mixer"
     elif short not in class_names_of_library(facts) and not place.target.startswith("transformers.models."):
         return None
     else:
