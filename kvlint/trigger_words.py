@@ -101,7 +101,7 @@ SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV302": ((G38, G39, G17,), "Cache|cache_params|\\bcache\\b|activate_past_recording|batch_repeat_interleave|batch_select_indices|cross_attention_cache|get_mask_sizes|get_max_cache_shape|get_seq_length|get_usable_length|next_decoder_cache|past_key_vals|past_key_value|past_key_values|past_kv|past_kvs|pkv|pkvs|reorder_cache|self_attention_cache|to_legacy_cache", ()),
     "KV303": ((G40,), "", ()),
     "KV304": ((G30,), "past_key_value|\\bcache\\s*=(?!=)|[\\\"']cache[\\\"']", ()),
-    "KV305": ((G41, G42,), "\\b(?:past_key_values?|cache_params|cache)\\s*[:=,)\\\"'\\]]|\\.\\s*forward\\s*=(?!=)", ()),
+    "KV305": ((G41, G42,), "\\b(?:past_key_values?|cache_params|cache|layer_past|past)\\s*[:=,)\\\"'\\]]|\\.\\s*forward\\s*=(?!=)", ()),
     "KV306": ((G43,), "[\\\"'](?:past_key_values?|cache_params)[\\\"']|\\bupdate\\(|\\bdict\\(", ()),
     "KV307": ((G44,), "", ()),
     "KV308": ((G45,), "", ()),

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, Place
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import Instance, LocalFunction, Model
 from kvlint.checks.base import Check
@@ -22,6 +23,7 @@ from kvlint.checks.cache_parameters import (
 from kvlint.checks.hooks import registered_hooks
 from kvlint.checks.library_calls import (
     CACHE_PARAMETERS,
+    OLD_PARAMETERS,
     LibraryCalled,
     kind_names,
     library_called,
@@ -43,7 +45,7 @@ class UnfilledCacheParameter(Check):
 
     triggers = ("past_key_value", "cache_params", "forward", "prepare_inputs_for_generation")
     also = (("forward", "prepare_inputs_for_generation"),)
-    pattern = r"\b(?:past_key_values?|cache_params|cache)\s*[:=,)\"'\]]|\.\s*forward\s*=(?!=)"
+    pattern = r"\b(?:past_key_values?|cache_params|cache|layer_past|past)\s*[:=,)\"'\]]|\.\s*forward\s*=(?!=)"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
@@ -78,9 +80,10 @@ class UnfilledCacheParameter(Check):
         life = NO_RELEASE
         for name in passed:
             life |= item.names[name]
-        renamed = item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
+        renamed = passed == ["cache"] and item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
         fix = None
-        if not item.elsewhere and not wrong & without_made_cache(facts, item.info.owner):
+        old = parameter.arg in OLD_PARAMETERS  # it has been None for years: what a cache there would wake nobody knows
+        if not old and not item.elsewhere and not wrong & without_made_cache(facts, item.info.owner):
             fix = renaming_fix(facts, item, parameter, hit) if renamed else merging_fix(facts, item, parameter, passed)
         node: ast.AST = item.patched.node if item.elsewhere and item.patched is not None else parameter
         return self.finding(
@@ -160,8 +163,10 @@ class UnfilledCacheParameter(Check):
 
 
 def known_parameter(info: FunctionInfo) -> ast.arg | None:
-    """The first parameter that is named like the cache on some release."""
-    return next((arg for arg in info.parameters() if arg.arg in CACHE_PARAMETERS), None)
+    """The first parameter that is named like the cache on some release, else the one that was before there were caches."""
+    parameters = info.parameters()
+    named = (arg for names in (CACHE_PARAMETERS, OLD_PARAMETERS) for arg in parameters if arg.arg in names)
+    return next(named, None)
 
 
 def missing(names: dict[str, ReleaseSet], accepted: set[str]) -> ReleaseSet:
@@ -191,7 +196,7 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
         return NO_RELEASE
     accepted = accepted_names(item.info)
     wrong = missing(dict(item.names), accepted) & item.place.releases
-    if not wrong or translated_by_decorator(item.info):
+    if not wrong or translated_by_decorator(item.info) or fills_it_itself(facts, item, parameter.arg):
         return NO_RELEASE
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
     if loose and item.encoder:
@@ -201,6 +206,21 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     if loose and only_passes_on(item.info, accepted) and not lost_further_on(facts, item, wrong):
         return NO_RELEASE
     return wrong
+
+
+def fills_it_itself(facts: Facts, item: LibraryCalled, name: str) -> bool:
+    """True for ``past`` and ``layer_past`` where the project speaks of the key: it hands on what it keeps itself."""
+    if name not in OLD_PARAMETERS:
+        return False
+    owner = item.info.owner
+    functions = [info for cls in owner.ancestors() for info in cls.methods.values()] if owner is not None else []
+    others = [info.node for info in functions if info is not item.info]
+    written = any(
+        (isinstance(node, ast.Constant) and node.value == name) or (isinstance(node, ast.keyword) and node.arg == name)
+        for function in others
+        for node in walk(function)
+    )
+    return written or any(key == name for use in facts.calls for key, _ in use.keywords)
 
 
 def lost_further_on(facts: Facts, item: LibraryCalled, wrong: ReleaseSet) -> bool:

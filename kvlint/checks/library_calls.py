@@ -33,6 +33,8 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
 """Names under which some release hands over the cache. ``layer_past`` is left out: it held a tuple, not a cache."""
+OLD_PARAMETERS = ("layer_past", "past")
+"""Older names for what a layer has cached, or a model. A few families pass ``layer_past``; nothing ever passes ``past``."""
 
 OTHER_FRAMEWORKS = ("TF", "Flax")
 NO_CACHE_MADE = {
@@ -161,7 +163,7 @@ def class_names(facts: Facts, qualified: str, method: str = "forward") -> dict[s
     names: dict[str, ReleaseSet] = {}
     for releases, keywords in facts.timeline.forward_keywords(facts.timeline.canonical(qualified) or qualified, method):
         for keyword in keywords:
-            if keyword in CACHE_PARAMETERS:
+            if keyword in (*CACHE_PARAMETERS, "layer_past"):
                 names[keyword] = names.get(keyword, NO_RELEASE) | releases
     return names
 
