@@ -1310,6 +1310,26 @@ class Walk(Annotations):
             return (Model(certainty, origin=self.origin(node, f"a parameter named `{name}`")),)
         return UNKNOWN
 
+    def _handed_to_library(self, info: FunctionInfo) -> dict[str, str]:
+        """Parameters of a method, whatever they are called, that it hands as the cache to the part of transformers that its
+        class is: ``self(states, cache=present)``, ``super().forward(states, cache=present)``."""
+        owner = info.owner
+        if owner is None or "cache" not in self.function_text(info):
+            return {}
+        calls = () if owner.method("forward") is not None else ("self", "self.forward")
+        if not any("forward" in ancestor.methods for ancestor in owner.ancestors()[1:]):
+            calls = (*calls, "super().forward")
+        if not any(is_hook_owner(base) or is_layer_class(base) for base in owner.foreign_bases()):
+            return {}
+        names = {arg.arg for arg in info.parameters()}
+        found: dict[str, str] = {}
+        for node in walk(info.node):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in calls:
+                for keyword in node.keywords:
+                    if keyword.arg == "cache" and isinstance(keyword.value, ast.Name) and keyword.value.id in names:
+                        found.setdefault(keyword.value.id, f"{ast.unparse(node.func)}(cache={keyword.value.id})")
+        return found
+
     def _usage_markers(self, info: FunctionInfo) -> dict[str, str]:
         """Parameters with a cache-like name that the body uses as only a cache can be used."""
         candidates = {
@@ -1317,9 +1337,9 @@ class Walk(Annotations):
             for arg in info.parameters()
             if arg.arg in CACHE_NAMES or arg.arg in LOOSE_CACHE_NAMES or arg.arg.endswith("_cache")
         }
+        found = self._handed_to_library(info)
         if not candidates or USED_AS_CACHE.search(self.function_text(info)) is None:
-            return {}
-        found: dict[str, str] = {}
+            return found
         for node in walk(info.node):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in candidates:
                 if node.attr in PROOF_MEMBERS:

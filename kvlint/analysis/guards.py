@@ -504,6 +504,8 @@ def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
                 continue
         if isinstance(atom, (LegacyCache, Items, Sequence)) and classes.has_tuple:
             continue
+        if isinstance(atom, Instance) and any(own in atom.info.ancestors() for own in classes.own):
+            continue
         kept.append(atom)
     if removed_cache and not any(not isinstance(atom, (Unknown, NoneValue)) for atom in kept):
         kept = [atom for atom in kept if isinstance(atom, NoneValue)] + [LegacyCache("isinstance")]

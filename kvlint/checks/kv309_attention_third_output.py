@@ -34,8 +34,8 @@ class AttentionThirdOutput(Check):
             return
         yield from self._results(facts)
         called = {id(item.info.node): item for item in library_called(facts) if item.role == "attention"}
-        for item in called.values():
-            yield from self._never_stored(facts, item)
+        for module in called.values():
+            yield from self._never_stored(facts, module)
         for use in facts.returns:
             function = use.place.function
             item = called.get(id(function.node)) if function is not None else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from kvlint.analysis.callers import GENERATIVE_NAMES, filled_by_prepare, uncalled
 from kvlint.analysis.facts import AssignUse, AttributeUse, CallUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
-from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS
+from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS, MODEL_PARTS
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
@@ -235,9 +235,27 @@ def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseS
         if names and kind == "model" and (not encoder or base.endswith(GENERATIVE_NAMES)):
             return "model", names, False
         model_base = model_base or short.endswith(("PreTrainedModel", "GenerationMixin"))
-    if model_base and _generates(owner):
+    if (model_base and _generates(owner)) or _held_under_library_forward(facts, owner):
         return "model", kind_names(facts, "model"), False
     return "", {}, False
+
+
+def _held_under_library_forward(facts: Facts, owner: ClassInfo) -> bool:
+    """True for the inner model of a class of the file whose ``forward`` is that of a head of transformers, which calls it
+    with the cache: inherited, or ``forward = LlamaForCausalLM.forward``."""
+    for use in facts.classes:
+        names = {
+            name
+            for name, value in use.info.attributes.items()
+            if name in MODEL_PARTS and any(atom.info is owner for atom in of_type(value, Instance))
+        }
+        if not names or use.info is owner or use.info.method("forward") is not None:
+            continue
+        given = [atom.name.removesuffix(".forward") for atom in of_type(use.info.attribute("forward"), Symbol)]
+        heads = given or [base for base in use.info.foreign_bases() if base.startswith("transformers.")]
+        if any(base.endswith(GENERATIVE_NAMES) and class_names(facts, base) for base in heads):
+            return True
+    return False
 
 
 def is_mixer(kind: str | None, name: str) -> bool:
