@@ -11,7 +11,7 @@ from kvlint.analysis.callers import GENERATIVE_NAMES, filled_by_prepare, uncalle
 from kvlint.analysis.facts import AssignUse, AttributeUse, CallUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
 from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS, MODEL_PARTS
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     Certainty,
@@ -27,6 +27,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.values import Mapping as DictDisplay
+from kvlint.checks.installing import installed_by_helpers
 from kvlint.engine.link import level
 from kvlint.engine.units import Place as LinkedPlace
 from kvlint.releases import NO_RELEASE, ReleaseSet
@@ -244,17 +245,23 @@ def _held_under_library_forward(facts: Facts, owner: ClassInfo) -> bool:
     """True for the inner model of a class of the file whose ``forward`` is that of a head of transformers, which calls it
     with the cache: inherited, or ``forward = LlamaForCausalLM.forward``."""
     for use in facts.classes:
-        names = {
-            name
-            for name, value in use.info.attributes.items()
-            if name in MODEL_PARTS and any(atom.info is owner for atom in of_type(value, Instance))
-        }
-        if not names or use.info is owner or use.info.method("forward") is not None:
+        if not _makes_part(use.info, owner.name) or use.info is owner or use.info.method("forward") is not None:
             continue
         given = [atom.name.removesuffix(".forward") for atom in of_type(use.info.attribute("forward"), Symbol)]
         heads = given or [base for base in use.info.foreign_bases() if base.startswith("transformers.")]
         if any(base.endswith(GENERATIVE_NAMES) and class_names(facts, base) for base in heads):
             return True
+    return False
+
+
+def _makes_part(info: ClassInfo, name: str) -> bool:
+    """True where ``__init__`` puts an object of a class where a head of transformers keeps its model (``self.model``)."""
+    init = info.methods.get("__init__")
+    for node in walk(init.node) if init is not None else ():
+        targets, value = assignment(node)
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == name:
+            if any(isinstance(target, ast.Attribute) and target.attr in MODEL_PARTS for target in targets):
+                return True
     return False
 
 
@@ -331,6 +338,7 @@ def _calls_part(function: ast.AST, name: str) -> bool:
 
 def _patches(facts: Facts) -> Iterator[LibraryCalled]:
     yield from _registered(facts)
+    yield from _by_helpers(facts)
     places = {id(use.info.node): use.place for use in facts.functions}
     for use in facts.attributes:
         if use.action != "store":
@@ -345,6 +353,19 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
             yield from _replaced_part(facts, use)
         else:
             yield from _replaced_class(facts, use)
+
+
+def _by_helpers(facts: Facts) -> Iterator[LibraryCalled]:
+    """Functions that a helper of the project is told to put in the place of a method."""
+    places = {id(use.info.node): use.place for use in facts.functions}
+    for item in installed_by_helpers(facts):
+        if item.member in ("forward", "prepare_inputs_for_generation"):
+            line = item.use.node.lineno
+            where = LinkedPlace(item.target, item.member, ("", item.function.qualname), line, ("", line))
+            place = places.get(id(item.function.node))
+            found = _at_place(facts, item.function, place or item.use.place, where, item.function.name)
+            if found is not None:
+                yield replace(found, patched=item.use, elsewhere=place is None)
 
 
 def _outermost(items: list[LibraryCalled], hidden: set[str]) -> Iterator[LibraryCalled]:
