@@ -15,6 +15,7 @@ from kvlint.checks.defects import defect_of
 from kvlint.checks.generation_members import GENERATION_CONFIG, missing_settings
 from kvlint.checks.missing_names import missing_names
 from kvlint.checks.private_members import GENERATION_MIXIN, is_hook_name, lives_of, model_classes, private_hooks
+from kvlint.checks.swallowed_imports import swallowed_imports, swallowed_message
 from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding
 from kvlint.releases import ReleaseSet
@@ -73,6 +74,19 @@ class RemovedCacheHelper(Check):
                 continue
             if in_area(facts, reference) and not names_cache_class(facts, reference):
                 yield self._reference(facts, reference)
+        for reference in swallowed_imports(facts):
+            if in_area(facts, reference) and not names_cache_class(facts, reference):
+                life = facts.timeline.all - facts.timeline.importable(reference.qualified)
+                yield self.finding(
+                    facts,
+                    reference.node,
+                    reference.place,
+                    swallowed_message(reference),
+                    releases=reference.missing,
+                    life=life,
+                    help=helper_hint(reference.qualified),
+                    category=Category.SILENT,
+                )
         if facts.in_transformers:
             return
         for use in (*facts.attributes, *facts.defaults):
