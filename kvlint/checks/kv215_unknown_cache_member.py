@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.values import CACHE, CacheObject, NoneValue
+from kvlint.behaviour import broken_members
 from kvlint.checks.base import Check
 from kvlint.checks.kv201_removed_cache_method import inherits_all
 from kvlint.checks.layer_members import is_set_here
@@ -79,7 +80,7 @@ def ever_had(timeline: Timeline, cache: CacheObject, name: str) -> bool:
     """True where some release gives the member to the class, or, where another may be meant, to any cache."""
     exact = cache.source == "constructed" and cache.cls != CACHE
     classes = (cache.cls,) if exact else (cache.cls, *cache_classes(timeline))
-    return any(timeline.member(cls, name) for cls in classes)
+    return any(timeline.member(cls, name) or broken_members(cls, name) for cls in classes)
 
 
 @lru_cache(maxsize=2)

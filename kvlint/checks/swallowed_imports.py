@@ -57,7 +57,8 @@ def uses(function: ast.AST, names: set[str]) -> bool:
     """True where a function calls one of the names or sets something on it."""
     for node in walk(function):
         targets, _ = assignment(node)
-        held = [target.value for target in targets if isinstance(target, ast.Attribute)]
+        flat = [one for target in targets for one in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        held = [target.value for target in flat if isinstance(target, ast.Attribute)]
         if isinstance(node, ast.Call):
             held += [node.func, *(node.args[:1] if getattr(node.func, "id", "") == "setattr" else ())]
         if any(isinstance(one, ast.Name) and one.id in names for one in held):
