@@ -133,3 +133,9 @@ def attention_families() -> AttentionFamilies:
 def layer_tensors() -> Mapping[str, str]:
     """Classes of decoder layers that return the hidden states alone, and the releases on which they do."""
     return {name: releases for releases, names in tables()["layer_tensor"].items() for name in names}
+
+
+@lru_cache(maxsize=1)
+def layer_past_families() -> Mapping[str, str]:
+    """Families whose layers call the cache ``layer_past``, and the releases on which it is a cache object."""
+    return {family: releases for releases, names in tables()["layer_past_cache"].items() for family in names}

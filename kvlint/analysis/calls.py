@@ -7,7 +7,15 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
+from kvlint.analysis.expressions import (
+    INTERESTING,
+    SAME_MODEL_METHODS,
+    SIGNATURE,
+    VERSION,
+    Expressions,
+    holds,
+    table_of_names,
+)
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import LOADERS, is_foreign_loader, is_output_class, is_own, is_torch_model_class
 from kvlint.analysis.names import (
@@ -20,7 +28,7 @@ from kvlint.analysis.names import (
     version_of_name,
 )
 from kvlint.analysis.recorder import Flow, path_of, unknown
-from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo, HookUse
 from kvlint.analysis.values import (
     CACHE,
     UNKNOWN,
@@ -188,6 +196,10 @@ class Calls(Expressions):
         arguments = tuple(self.expression(item, flow, node) for item in node.args)
         keywords = tuple((item.arg or "", self.expression(item.value, flow, node)) for item in node.keywords)
         self.record_symbols(node.func, callee, "call", flow)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in HOOK_REGISTRARS:
+            given = arguments[0] if arguments else next((value for name, value in keywords if name == "hook"), ())
+            for hook in of_type(given, LocalFunction):
+                hook.info.hooks[id(node)] = HookUse(node, callee, flow.releases, self.tree)
         if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass") and len(node.args) == 2:
             self.mark_tested(node.args[1])
         if hands_on(node.func, callee) and arguments and holds(arguments[0], CACHE_KINDS):
@@ -555,6 +567,8 @@ class Calls(Expressions):
             return UNKNOWN
         if isinstance(of, (ModelOutput, ModelKwargs, OutputDict, Mapping)) and name in ("get", "pop", "setdefault"):
             key = literal(arguments[0]) if arguments else None
+            if isinstance(of, Mapping) and arguments and not isinstance(key, str):
+                return join(table_of_names(of), *arguments[1:2])
             if isinstance(key, str):
                 if isinstance(of, ModelOutput):
                     found = self._attribute_output(of, key, node)

@@ -82,6 +82,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.versions import demanded_releases
+from kvlint.behaviour import layer_past_families
 from kvlint.engine.link import family, level
 from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
@@ -108,6 +109,7 @@ WORTH_WALKING = re.compile(
 """Words of which a function needs one to meet a cache by itself, or to teach others something that matters."""
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
+LAYER_PAST = "layer_past"
 LEVELS = {"attention": 1, "layer": 2}
 MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(")
 """What makes a model may hand it to others."""
@@ -1271,6 +1273,13 @@ class Walk(Annotations):
                 tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,),
                 optional,
             )
+        if arg.arg == LAYER_PAST and self.is_hook(info):
+            life = self._layer_past(info)
+            if life:
+                origin = self.origin(arg, f"transformers passes the cache of all layers to `{info.name}`")
+                hooked = CacheObject(CACHE, Certainty.PROVEN, "hook", when=life, origin=origin)
+                before = self.timeline.all - life
+                return join((hooked,), (Unknown(when=before),) if before & self.target else (), optional)
         passed = passed or self._passed_beside(info, arg.arg)
         if any(isinstance(atom, LESSONS) for atom in passed):
             demonstrated = tuple(atom for atom in passed if not isinstance(atom, Unknown))
@@ -1293,6 +1302,18 @@ class Walk(Annotations):
         if info.owner is not None and not any(base.startswith("transformers.") for base in info.owner.foreign_bases()):
             value = weakened(value)
         return join(value, optional)
+
+    def _layer_past(self, info: FunctionInfo) -> ReleaseSet:
+        """The releases on which the ``layer_past`` of a function that the library calls is a cache."""
+        names = [place.target for place in info.places] or [info.installed_on]
+        if info.owner is not None:
+            names += info.owner.foreign_bases()
+        found = ReleaseSet(0)
+        for name in names:
+            parts = (self.timeline.canonical(name) or name).split(".")
+            if parts[:2] == ["transformers", "models"] and len(parts) > 3 and parts[2] in layer_past_families():
+                found |= self.timeline.matching(layer_past_families()[parts[2]])
+        return found
 
     def _passed_beside(self, info: FunctionInfo, name: str) -> Value:
         """The caches that the other methods of a class are given under the same name, for one that nobody calls."""
@@ -1333,6 +1354,26 @@ class Walk(Annotations):
             return (Model(certainty, origin=self.origin(node, f"a parameter named `{name}`")),)
         return UNKNOWN
 
+    def _handed_to_library(self, info: FunctionInfo) -> dict[str, str]:
+        """Parameters of a method, whatever they are called, that it hands as the cache to the part of transformers that its
+        class is: ``self(states, cache=present)``, ``super().forward(states, cache=present)``."""
+        owner = info.owner
+        if owner is None or "cache" not in self.function_text(info):
+            return {}
+        calls = () if owner.method("forward") is not None else ("self", "self.forward")
+        if not any("forward" in ancestor.methods for ancestor in owner.ancestors()[1:]):
+            calls = (*calls, "super().forward")
+        if not any(is_hook_owner(base) or is_layer_class(base) for base in owner.foreign_bases()):
+            return {}
+        names = {arg.arg for arg in info.parameters()}
+        found: dict[str, str] = {}
+        for node in walk(info.node):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in calls:
+                for keyword in node.keywords:
+                    if keyword.arg == "cache" and isinstance(keyword.value, ast.Name) and keyword.value.id in names:
+                        found.setdefault(keyword.value.id, f"{ast.unparse(node.func)}(cache={keyword.value.id})")
+        return found
+
     def _usage_markers(self, info: FunctionInfo) -> dict[str, str]:
         """Parameters with a cache-like name that the body uses as only a cache can be used."""
         candidates = {
@@ -1340,9 +1381,9 @@ class Walk(Annotations):
             for arg in info.parameters()
             if arg.arg in CACHE_NAMES or arg.arg in LOOSE_CACHE_NAMES or arg.arg.endswith("_cache")
         }
+        found = self._handed_to_library(info)
         if not candidates or USED_AS_CACHE.search(self.function_text(info)) is None:
-            return {}
-        found: dict[str, str] = {}
+            return found
         for node in walk(info.node):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in candidates:
                 if node.attr in PROOF_MEMBERS:

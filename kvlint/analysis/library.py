@@ -16,8 +16,14 @@ STATE_CLASSES = (
     "transformers.models.mamba.modeling_mamba.MambaCache",
     "transformers.cache_utils.MambaCache",
     "transformers.models.jamba.modeling_jamba.HybridMambaAttentionDynamicCache",
+    "transformers.models.qwen3_next.modeling_qwen3_next.Qwen3NextDynamicCache",
 )
-STATE_MEMBERS = frozenset({"conv_states", "ssm_states", "update_conv_state", "update_ssm_state", "has_previous_state"})
+STATE_MEMBERS = frozenset(
+    {
+        *("conv_states", "ssm_states", "recurrent_states", "update_conv_state", "update_ssm_state"),
+        "has_previous_state",
+    }
+)
 """Members of the caches of single models with recurrent states, which any model's cache may stand for."""
 
 MODEL_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditionalGeneration", "Model", "LMHeadModel")

@@ -25,6 +25,16 @@ MAX_ANCESTORS = 64
 """So many classes of a file are looked at for what a class inherits."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HookUse:
+    """A call that registers a function as a hook of a module, in the module *tree*."""
+
+    node: ast.Call
+    callee: Value
+    releases: ReleaseSet
+    tree: ast.Module
+
+
 @dataclass(eq=False, slots=True)
 class FunctionInfo:
     """A function or method. Filled while the file is analysed; identity is the node's."""
@@ -50,6 +60,8 @@ class FunctionInfo:
     """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
+    hooks: dict[int, HookUse] = field(default_factory=dict)
+    """The calls that register it as a hook of a module, in whatever file (by the ids of their nodes)."""
     readers: set[int] = field(default_factory=set)
     """The functions (ids of their nodes; the walk's for a module's own statements) that have used the result."""
     home: object = None
@@ -60,6 +72,7 @@ class FunctionInfo:
         self.owner = self.parent = self.home = None
         self.arguments.clear()
         self.taught.clear()
+        self.hooks.clear()
         self.returns = ()
 
     @property
@@ -112,16 +125,9 @@ class ClassInfo:
 
     @property
     def assigned(self) -> frozenset[str]:
-        """Names of the attributes that the methods set on ``self``."""
+        """Names of the attributes that the methods set on ``self`` (``self.n += 1`` reads first: it sets nothing new)."""
         if self._assigned is None:
-            self._assigned = frozenset(
-                node.attr
-                for node in walk(self.node)
-                if isinstance(node, ast.Attribute)
-                and isinstance(node.ctx, ast.Store)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "self"
-            )
+            self._assigned = frozenset(set_on_self(self.node))
         return self._assigned
 
     def ancestors(self) -> list[ClassInfo]:
@@ -178,6 +184,21 @@ class ClassInfo:
             for info in self.ancestors()
             for base in info.bases
         )
+
+
+def set_on_self(function: ast.AST) -> set[str]:
+    """Names of the attributes that a function, or the methods of a class, set on ``self``."""
+    nodes = walk(function)
+    augmented = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+    return {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and id(node) not in augmented
+    }
 
 
 def own_format(owner: ClassInfo) -> Value:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from kvlint.analysis.callers import GENERATIVE_NAMES, filled_by_prepare, uncalled
 from kvlint.analysis.facts import AssignUse, AttributeUse, CallUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
-from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS, MODEL_PARTS
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     Certainty,
@@ -27,12 +27,15 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.values import Mapping as DictDisplay
+from kvlint.checks.installing import installed_by_helpers
 from kvlint.engine.link import level
 from kvlint.engine.units import Place as LinkedPlace
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
 """Names under which some release hands over the cache. ``layer_past`` is left out: it held a tuple, not a cache."""
+OLD_PARAMETERS = ("layer_past", "past")
+"""Older names for what a layer has cached, or a model. A few families pass ``layer_past``; nothing ever passes ``past``."""
 
 OTHER_FRAMEWORKS = ("TF", "Flax")
 NO_CACHE_MADE = {
@@ -125,6 +128,8 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
     known = facts.timeline.class_kind(facts.timeline.canonical(place.target) or place.target)
     if names and known in ("model", "layer", "attention"):
         kind = known
+    elif names and is_mixer(known, short):
+        kind = "mixer"
     elif short not in class_names_of_library(facts) and not place.target.startswith("transformers.models."):
         return None
     else:
@@ -159,7 +164,7 @@ def class_names(facts: Facts, qualified: str, method: str = "forward") -> dict[s
     names: dict[str, ReleaseSet] = {}
     for releases, keywords in facts.timeline.forward_keywords(facts.timeline.canonical(qualified) or qualified, method):
         for keyword in keywords:
-            if keyword in CACHE_PARAMETERS:
+            if keyword in (*CACHE_PARAMETERS, "layer_past"):
                 names[keyword] = names.get(keyword, NO_RELEASE) | releases
     return names
 
@@ -249,9 +254,33 @@ def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseS
         if names and kind == "model" and (not encoder or base.endswith(GENERATIVE_NAMES)):
             return "model", names, False
         model_base = model_base or short.endswith(("PreTrainedModel", "GenerationMixin"))
-    if model_base and _generates(owner):
+    if (model_base and _generates(owner)) or _held_under_library_forward(facts, owner):
         return "model", kind_names(facts, "model"), False
     return "", {}, False
+
+
+def _held_under_library_forward(facts: Facts, owner: ClassInfo) -> bool:
+    """True for the inner model of a class of the file whose ``forward`` is that of a head of transformers, which calls it
+    with the cache: inherited, or ``forward = LlamaForCausalLM.forward``."""
+    for use in facts.classes:
+        if not _makes_part(use.info, owner.name) or use.info is owner or use.info.method("forward") is not None:
+            continue
+        given = [atom.name.removesuffix(".forward") for atom in of_type(use.info.attribute("forward"), Symbol)]
+        heads = given or [base for base in use.info.foreign_bases() if base.startswith("transformers.")]
+        if any(base.endswith(GENERATIVE_NAMES) and class_names(facts, base) for base in heads):
+            return True
+    return False
+
+
+def _makes_part(info: ClassInfo, name: str) -> bool:
+    """True where ``__init__`` puts an object of a class where a head of transformers keeps its model (``self.model``)."""
+    init = info.methods.get("__init__")
+    for node in walk(init.node) if init is not None else ():
+        targets, value = assignment(node)
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == name:
+            if any(isinstance(target, ast.Attribute) and target.attr in MODEL_PARTS for target in targets):
+                return True
+    return False
 
 
 def is_mixer(kind: str | None, name: str) -> bool:
@@ -327,6 +356,7 @@ def _calls_part(function: ast.AST, name: str) -> bool:
 
 def _patches(facts: Facts) -> Iterator[LibraryCalled]:
     yield from _registered(facts)
+    yield from _by_helpers(facts)
     places = {id(use.info.node): use.place for use in facts.functions}
     for use in facts.attributes:
         if use.action != "store":
@@ -341,6 +371,19 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
             yield from _replaced_part(facts, use)
         else:
             yield from _replaced_class(facts, use)
+
+
+def _by_helpers(facts: Facts) -> Iterator[LibraryCalled]:
+    """Functions that a helper of the project is told to put in the place of a method."""
+    places = {id(use.info.node): use.place for use in facts.functions}
+    for item in installed_by_helpers(facts):
+        if item.member in ("forward", "prepare_inputs_for_generation"):
+            line = item.use.node.lineno
+            where = LinkedPlace(item.target, item.member, ("", item.function.qualname), line, ("", line))
+            place = places.get(id(item.function.node))
+            found = _at_place(facts, item.function, place or item.use.place, where, item.function.name)
+            if found is not None:
+                yield replace(found, patched=item.use, elsewhere=place is None)
 
 
 def _outermost(items: list[LibraryCalled], hidden: set[str]) -> Iterator[LibraryCalled]:

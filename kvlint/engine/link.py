@@ -426,7 +426,22 @@ class Project:
             tuple(key for key in self.own_classes if key[0] in inside),
             tuple(key for key in self.handed if key[0] in inside),
             self.shims,
+            self._called_on_caches(inside),
         )
+
+    def _called_on_caches(self, inside: frozenset[str]) -> tuple[str, ...]:
+        """Names of methods of the cache classes in these files that some file of the project calls, sorted."""
+        names = {
+            item.name
+            for path in inside
+            for item in (self.units[path].functions if path in self.units else ())
+            if item.owner and any(map(HOLDS_CACHES.search, self.ancestors(path, item.owner)[1]))
+        }
+        return tuple(sorted(names & self._called)) if names else ()
+
+    @cached_property
+    def _called(self) -> frozenset[str]:
+        return frozenset().union(*(unit.called for unit in self.units.values()))
 
     @cached_property
     def shims(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ GIVEN = re.compile(r"(?i)past|cache|key_value|kv|present|out(put)?s?$|pairs|memo
 PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
+HOOKS = frozenset({"register_forward_pre_hook", "register_forward_hook"})
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TRIES: tuple[type[ast.Try], ...] = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
 
@@ -239,6 +240,9 @@ class Lowering:
         if last == "setattr" and len(node.args) == 3:
             self._put("setattr", dotted(node.args[0]), text_of(node.args[1]), shape(node.args[2]), node)
         elif last in REGISTRARS and isinstance(node.func, ast.Attribute):
+            if last in HOOKS:
+                names = (item for part in (*node.args, *node.keywords) for item in ast.walk(part))
+                self.called |= {item.id for item in names if isinstance(item, ast.Name)}
             holder = dotted(node.func.value)
             for item in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 if isinstance(item, ast.Dict):
