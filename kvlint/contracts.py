@@ -188,7 +188,9 @@ def source_file(qualified: str) -> str:
     if parts[1:2] == ["models"]:
         end = next((place for place, part in enumerate(parts) if part.startswith(("modeling_", "generation_"))), 3)
         return "/".join(parts[: end + 1]) + ".py"
-    end = next((place for place, part in enumerate(parts) if part[:1].isupper() or part.startswith("_")), len(parts) - 1)
+    end = next(
+        (place for place, part in enumerate(parts) if part[:1].isupper() or part.startswith("_")), len(parts) - 1
+    )
     return "/".join(parts[:end]) + ".py"
 
 
@@ -317,6 +319,16 @@ class Contracts:
         words = self._tables["words"]
         return joined_line([words.get(line[place : place + 3]) for place in range(0, len(line), 3)])
 
+    def everything(self) -> Iterator[tuple[str, str, str, Dated[Lines]]]:
+        """Each recorded head and method as ``(module, class, method, lines by release)``."""
+        for module in self._tables["rows"].keys_with(""):
+            for owner, methods in self._row(module).items():
+                for method in methods:
+                    dated = self._lines(module, owner, method)
+                    if not method:
+                        dated = tuple((rs, (spelt_out(lines[0], module, owner),)) for rs, lines in dated)
+                    yield module, owner, method, dated
+
     def _places(self, cls: str) -> tuple[_Place, ...]:
         """Where a class of this name is recorded."""
         found: tuple[_Place, ...] = self._remember(("places", cls), lambda: self._find(cls))
@@ -435,10 +447,7 @@ class Contracts:
 
     def takes(self, cls: str, method: str = "forward") -> Dated[Signature]:
         """Parameters of a method, ``self`` left out."""
-        return _regrouped(
-            (rs, _parsed_signature(f"def({lines[0]})"))
-            for rs, lines in self._marked(cls, method, "(")
-        )
+        return _regrouped((rs, _parsed_signature(f"def({lines[0]})")) for rs, lines in self._marked(cls, method, "("))
 
     def returns(self, cls: str, method: str = "forward") -> Dated[tuple[str, ...]]:
         """What the ``return`` statements of a method give, as ``contracts_read`` writes it."""
@@ -533,7 +542,7 @@ class Contracts:
         found: tuple[tuple[ReleaseSet, str, Call], ...] = self._remember(
             ("calls", place),
             lambda: tuple(
-                (rs, method, parse_call(line[1:], f"{qualified(place)}.{method}"))
+                (rs, method, parse_call(line[1:], f"{qualified(place)}.{method}".replace("..", ".")))
                 for method in self._row(place[0]).get(place[1], ())
                 if method or not place[1]
                 for rs, lines in self._lines(*place, method)
@@ -635,7 +644,8 @@ def qualified(place: _Place) -> str:
 
 def qualified_caller(caller: str) -> str:
     """The qualified name of a caller as the table ``kinds`` writes it: ``llama.modeling_llama.LlamaModel.forward``."""
-    return qualified((caller, "")).removesuffix(".").replace("..", ".")
+    module, owner, method = _split_caller(caller)
+    return f"{qualified((module, owner))}.{method}".replace("..", ".")
 
 
 def _split_caller(caller: str) -> tuple[str, str, str]:

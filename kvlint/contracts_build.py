@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvlint.contracts import FORMAT, TABLES, abbreviated, base36, held_classes, parse_call, split_line
+from kvlint.contracts import FORMAT, TABLES, Contracts, abbreviated, base36, held_classes, parse_call, split_line
 from kvlint.contracts_read import FileContracts, read_file
 from kvlint.timeline import CACHE_KEYWORDS
 from kvlint.timeline_build import (
@@ -141,10 +141,11 @@ def dump(merged: Merged) -> str:
     blocks = [f'"format":{FORMAT}', f'"releases":{_json(merged.releases)}']
     for (name, width), table in zip(TABLES.items(), tables, strict=True):
         if width:
-            shown = sorted(_json(f"{key}{row}") for key, row in table.items())
+            written = [_json(f"{key}{row}") for key, row in table.items()]
         else:
-            shown = sorted(f"{_json(key)}:{_json(row)}" for key, row in table.items() if row)
-        blocks.append(f'"{name}":{"[" if width else "{"}\n' + ",\n".join(shown) + f"\n{']' if width else '}'}")
+            written = [f"{_json(key)}:{_json(row)}" for key, row in table.items() if row]
+        begin, end = "[]" if width else "{}"
+        blocks.append(f'"{name}":{begin}\n' + ",\n".join(sorted(written)) + f"\n{end}")
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
@@ -184,6 +185,17 @@ def _history(masks: Masks, count: int) -> str:
     if parts and end < count:
         parts.append(f"{base36(end)}----")
     return "".join(parts)
+
+
+def record(contracts: Contracts, version: str) -> Record:
+    """What a file says of one release, in the shape ``extract`` gives."""
+    place = contracts.releases.index(version)
+    rows: dict[str, dict[str, str]] = {}
+    for module, owner, method, dated in contracts.everything():
+        for rs, lines in dated:
+            if place in rs:
+                rows.setdefault(module, {})[f"{owner}.{method}"] = "\n".join(lines)
+    return Record(version, rows, {})
 
 
 # --------------------------------------------------------------------------------------------------------------- kinds
@@ -275,7 +287,12 @@ class _Heads:
     def methods(self, merged: Merged, kind: str) -> set[str]:
         """``kind.method`` for each method that a class of the kind defines."""
         owners = {place for place, heads in self.known.items() if any(head[0] == kind for head in heads)}
-        found = (fact.split(".") for module, facts in merged.symbols.items() for fact in facts if (module, fact.split(".")[0]) in owners)
+        found = (
+            fact.split(".")
+            for module, facts in merged.symbols.items()
+            for fact in facts
+            if (module, fact.split(".")[0]) in owners
+        )
         return {f"{kind}.{method}" for _, method in found if method}
 
     def elsewhere(self) -> dict[str, list[str]]:

@@ -54,7 +54,9 @@ _CACHE_NAME = re.compile(
     r"|^(?:_|curr?_|current_|self_attn_|cross_attn_|assistant_|user_|mtp_|kv_)*cache$"
 )
 _CACHE_PART = frozenset({"self_attention_cache", "cross_attention_cache", "self_attn_cache", "cross_attn_cache"})
-_NO_CACHE_METHOD = frozenset({"get", "pop", "items", "keys", "values", "append", "extend", "copy", "setdefault", "split"})
+_NO_CACHE_METHOD = frozenset(
+    {"get", "pop", "items", "keys", "values", "append", "extend", "copy", "setdefault", "split"}
+)
 _ATTENTION_FUNCTION = frozenset({"attention_interface", "attention_fn", "attn_interface"})
 _CALLBACK = frozenset(
     {"logits_processor", "stopping_criteria", "candidate_generator", "decoding_method", "custom_generate_function"}
@@ -64,12 +66,30 @@ _MACHINERY = frozenset({"cache_utils", "masking_utils", "modeling_attn_mask_util
 _MASK_MODULES = (".masking_utils.", ".modeling_attn_mask_utils.")
 _STATES = frozenset({"conv_states", "ssm_states", "recurrent_states", "rnn_state", "conv_state", "ssm_state"})
 _TENSOR = frozenset(
-    "shape size view reshape transpose dtype device to contiguous float half unsqueeze squeeze permute dim new_zeros"
-    " expand sum mean chunk split masked_fill type_as max min clone detach numel ndim is_cuda".split()
+    {
+        "shape",
+        "size",
+        "view",
+        "reshape",
+        "transpose",
+        "dtype",
+        "device",
+        "to",
+        "contiguous",
+        "float",
+        "half",
+        "unsqueeze",
+    }
+    | {"squeeze", "permute", "dim", "new_zeros", "expand", "sum", "mean", "chunk", "split", "masked_fill", "type_as"}
+    | {"max", "min", "clone", "detach", "numel", "ndim", "is_cuda"}
 )
-_DOCUMENTING = re.compile(r"docstring|^wraps$|^no_grad$|^property$|^classmethod$|^staticmethod$|^abstractmethod$|replace_")
+_DOCUMENTING = re.compile(
+    r"docstring|^wraps$|^no_grad$|^property$|^classmethod$|^staticmethod$|^abstractmethod$|replace_"
+)
 _KEY_METHODS = frozenset({"get", "pop", "setdefault"})
-_PASSES_PAST = re.compile(r"[(, ](?:%s)(?:=|[,)\[])|^>(?:<cache>|<layer>|<attention>)" % "|".join(sorted(PASTS | {"use_cache"})))
+_PASSES_PAST = re.compile(
+    rf"[(, ](?:{'|'.join(sorted(PASTS | {'use_cache'}))})(?:=|[,)\[])|^>(?:<cache>|<layer>|<attention>)"
+)
 _CALLS_CACHE = re.compile(r"\n(?:!|>(?:checkpoint )?(?:<cache>|<layer>))")
 _USE_WORDS = ("unpack", "uses", "item", "from", "field", "whole", "returned", "ignored")
 _LONGEST_VALUE = 40
@@ -501,7 +521,7 @@ class _Body:
             return
         if isinstance(value, ast.Subscript) and not isinstance(value.slice, ast.Slice):
             item = self._item(value.value)
-            if item is not None and (_CACHE_NAME.search(name) or not item.split("[")[0] in PASTS):
+            if item is not None and (_CACHE_NAME.search(name) or item.split("[")[0] not in PASTS):
                 self.names.setdefault(name, item)
         elif isinstance(value, ast.Subscript) and _dotted_name(value.value) in PASTS and _CACHE_NAME.search(name):
             self.names.setdefault(name, ast.unparse(value))
@@ -518,7 +538,11 @@ class _Body:
 
     def _call(self, node: ast.Call) -> str | None:
         function, arguments, mark = node.func, node.args, ""
-        if _dotted(function) in ("self._gradient_checkpointing_func", "checkpoint", "torch.utils.checkpoint.checkpoint"):
+        if _dotted(function) in (
+            "self._gradient_checkpointing_func",
+            "checkpoint",
+            "torch.utils.checkpoint.checkpoint",
+        ):
             if not arguments:
                 return None
             function, arguments, mark = arguments[0], arguments[1:], "checkpoint "
@@ -581,7 +605,7 @@ class _Body:
             own = name in self.holder.methods or (file.caches and not name.startswith("__"))
             if name in self.holder.held or (file.caches and name in _NO_CACHE_METHOD):
                 return None
-            return f"self.{name}" if own and (file.library or HOOK.search(name)) or HOOK.search(name) else None
+            return f"self.{name}" if HOOK.search(name) or (own and file.library) else None
         if self._is_layer(owner):
             return f"<layer>.{name}" if name not in _NO_CACHE_METHOD else None
         if _is_cache(owner) and name not in _NO_CACHE_METHOD:
@@ -599,7 +623,9 @@ class _Body:
     def _is_layer(self, node: ast.expr) -> bool:
         """Whether the expression is a layer of a cache: an item of ``layers`` of a cache."""
         if isinstance(node, ast.Name):
-            return self.names.get(node.id) == "<layer>" or (self.holder.file.caches and node.id in ("layer", "cache_layer"))
+            return self.names.get(node.id) == "<layer>" or (
+                self.holder.file.caches and node.id in ("layer", "cache_layer")
+            )
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "layers":
             return _is_cache(node.value.value) or (self.holder.file.caches and _dotted(node.value.value) == "self")
         return False
@@ -609,13 +635,10 @@ class _Body:
             return False
         if not receiver.startswith("self.") or receiver.split(".")[1].split("[")[0] not in self.holder.held:
             return True
-        attribute = receiver.split(".")[1].split("[")[0]
         if any(takes_a_past(name, self.holder.file) for name in held_classes(receiver, self.holder.held)):
             return True
         texts = {keyword.arg for keyword in node.keywords} | {_dotted(argument) for argument in arguments}
         return bool(texts & (PASTS | {"use_cache"}))
-
-
 
     # -------------------------------------------------------------------------------------------------- arguments
 
@@ -672,7 +695,9 @@ class _Body:
         found: dict[str, None] = {}
         for statement in self._following(assigned):
             stored = isinstance(statement, ast.Assign) and any(
-                isinstance(part, ast.Name) and part.id == name for target in statement.targets for part in ast.walk(target)
+                isinstance(part, ast.Name) and part.id == name
+                for target in statement.targets
+                for part in ast.walk(target)
             )
             for part in _ordered(statement):
                 if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load):
@@ -733,7 +758,9 @@ class _Body:
         """Items of a tuple that is put together in the function; those that come under a condition have a ``?``."""
         parts: list[str] = []
         for node in self.own:
-            if isinstance(node, ast.Assign) and any(isinstance(each, ast.Name) and each.id == name for each in node.targets):
+            if isinstance(node, ast.Assign) and any(
+                isinstance(each, ast.Name) and each.id == name for each in node.targets
+            ):
                 if isinstance(node.value, ast.Tuple):
                     parts = [_short(item) for item in node.value.elts]
                 elif isinstance(node.value, ast.BinOp) and isinstance(node.value.left, ast.Tuple):
@@ -758,9 +785,13 @@ class _Body:
                     old = _key(value.args[0]) if value.args else ""
                     if old in PASTS and new in PASTS and old != new:
                         yield f"{old}>{new}"
-            elif isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.In):
+            elif (
+                isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.In)
+            ):
                 listed = node.test.comparators[0]
-                given = [_key(each.value) for each in node.body if isinstance(each, ast.Return) and each.value is not None]
+                given = [
+                    _key(each.value) for each in node.body if isinstance(each, ast.Return) and each.value is not None
+                ]
                 if isinstance(listed, (ast.Tuple, ast.List, ast.Set)) and given and given[0] in PASTS:
                     yield from (f"{old}>{given[0]}" for old in map(_key, listed.elts) if old in PASTS)
 
@@ -769,7 +800,9 @@ class _Body:
         read: set[str] = set()
         written: set[str] = set()
         kwarg = self.function.args.kwarg.arg if self.function.args.kwarg else None
-        dicts = {name for name in (kwarg, *_parameters(self.function)) if name and re.search(r"kwargs$|^outputs$", name)}
+        dicts = {
+            name for name in (kwarg, *_parameters(self.function)) if name and re.search(r"kwargs$|^outputs$", name)
+        }
         dicts |= {"model_inputs"}
         if not (self.holder.file.library or HOOK.search(self.function.name)):
             dicts &= {kwarg}
@@ -855,7 +888,11 @@ def _short(node: ast.expr) -> str:
     text = _dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
     if isinstance(node, ast.Constant) and node.value is None:
         return "None"
-    return text if text is not None and len(text) <= _LONGEST_VALUE else ("*" if isinstance(node, ast.Starred) else "value")
+    return (
+        text
+        if text is not None and len(text) <= _LONGEST_VALUE
+        else ("*" if isinstance(node, ast.Starred) else "value")
+    )
 
 
 def _key(node: ast.expr) -> str:
