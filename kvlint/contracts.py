@@ -94,7 +94,7 @@ def parse_call(line: str, caller: str) -> Call:
     """A call from its line without the mark."""
     head, _, use = line.rpartition(") ")
     checkpoint = head.startswith("checkpoint ")
-    receiver, _, arguments = head.removeprefix("checkpoint ").partition("(")
+    receiver, arguments = split_receiver(head)
     positions: list[str] = []
     keywords: list[tuple[str, str]] = []
     starred: list[str] = []
@@ -107,6 +107,14 @@ def parse_call(line: str, caller: str) -> Call:
         else:
             positions.append(argument)
     return Call(caller, receiver, tuple(positions), tuple(keywords), tuple(starred), parse_use(use), checkpoint)
+
+
+def split_receiver(head: str) -> tuple[str, str]:
+    """The receiver of a line, and its arguments."""
+    text = head.removeprefix("checkpoint ")
+    inherited = "super()." if text.startswith("super().") else ""
+    receiver, _, arguments = text.removeprefix(inherited).partition("(")
+    return f"{inherited}{receiver}", arguments
 
 
 def _split(arguments: str) -> list[str]:
@@ -532,10 +540,23 @@ class Contracts:
             spelt = name if other == module else f".models.{module}.{name}"
             for owner in self._row(other):
                 for rs, _, _, held in self._heads((other, owner)):
-                    if any(spelt in classes for classes in held.values()):
-                        for valid, _, call in self._calls_of((other, owner)):
-                            if rs & valid and spelt in held_classes(call.receiver, held):
-                                yield rs & valid, call
+                    for valid, _, call in self._calls_of((other, owner)) if held else ():
+                        for on, classes in self._reached(call.receiver, held, other, rs & valid):
+                            if spelt in classes and on:
+                                yield on, call
+
+    def _reached(
+        self, receiver: str, held: Mapping[str, tuple[str, ...]], module: str, rs: ReleaseSet
+    ) -> Iterator[tuple[ReleaseSet, tuple[str, ...]]]:
+        """Classes that a receiver can be of, also one inside of another: ``self.model.decoder``."""
+        first, _, rest = receiver.removeprefix("self.").partition(".")
+        if not rest or not receiver.startswith("self."):
+            yield rs, held_classes(receiver, held)
+            return
+        for name in held_classes(f"self.{first}", held):
+            place = self._place_of(name, module)
+            for valid, _, _, inner in self._heads(place) if place is not None and place[0] == module else ():
+                yield rs & valid, held_classes(f"self.{rest}", inner)
 
     def _calls_of(self, place: _Place) -> tuple[tuple[ReleaseSet, str, Call], ...]:
         """Every call in the methods of a class, with the method."""

@@ -31,7 +31,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvlint.contracts import FORMAT, TABLES, Contracts, abbreviated, base36, held_classes, parse_call, split_line
+from kvlint.contracts import (
+    FORMAT,
+    TABLES,
+    Contracts,
+    abbreviated,
+    base36,
+    held_classes,
+    parse_call,
+    split_line,
+    split_receiver,
+)
 from kvlint.contracts_read import FileContracts, read_file
 from kvlint.timeline import CACHE_KEYWORDS
 from kvlint.timeline_build import (
@@ -317,7 +327,7 @@ class _Heads:
 
 def _targets(line: str, module: str, owner: str, heads: _Heads) -> Iterator[tuple[str, int]]:
     """``kind.method`` that a call goes to, with the releases on which the caller's class says so."""
-    receiver = line.removeprefix("checkpoint ").partition("(")[0]
+    receiver, _ = split_receiver(line)
     if receiver.startswith(("<cache>.", "<layer>.")):
         yield f"{'cache' if receiver.startswith('<cache>') else 'cache layer'}.{receiver.partition('.')[2]}", -1
     elif receiver == "self":

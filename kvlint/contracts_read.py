@@ -54,6 +54,8 @@ _CACHE_NAME = re.compile(
     r"|^(?:_|curr?_|current_|self_attn_|cross_attn_|assistant_|user_|mtp_|kv_)*cache$"
 )
 _CACHE_PART = frozenset({"self_attention_cache", "cross_attention_cache", "self_attn_cache", "cross_attn_cache"})
+_CACHE_KEY = "cache_key"
+"""The name that generation gives to the key under which it found the cache: ``model_kwargs[cache_key]``."""
 _NO_CACHE_METHOD = frozenset(
     {"get", "pop", "items", "keys", "values", "append", "extend", "copy", "setdefault", "split"}
 )
@@ -227,9 +229,11 @@ def _class_row(node: ast.ClassDef, file: _File) -> dict[str, str]:
     texts: dict[str, str] = {}
     matters = takes_a_past(node.name, file)
     for method in own:
-        if method.name == "__init__":
+        if method.name == "__init__" and kind not in ("cache", "cache layer"):
             continue
         text = _function_text(method, holder)
+        if method.name == "__init__" and "\n>" not in text:
+            continue
         if kind in ("head", "model") and not matters and method.name == "forward":
             text = _with_past_only(text)
         calls = "\n>" in text
@@ -615,8 +619,8 @@ class _Body:
         if file.module.startswith("generation.") and isinstance(owner, ast.Name) and owner.id in _CALLBACK:
             return f"<{owner.id}>.{name}"
         if HOOK.search(name) and not name.startswith("is_") and not isinstance(owner, ast.Constant):
-            text = _dotted(owner) or ""
-            if re.search(r"(?:^|[._])(?:model|decoder|encoder|lm|generator)(?:_\w+)?$", text):
+            text = _dotted(owner) if isinstance(owner, (ast.Name, ast.Attribute)) else None
+            if re.search(r"(?:^|[._])(?:model|decoder|encoder|lm|generator)(?:_\w+)?$", text or ""):
                 return f"<model>.{name}"
         return None
 
@@ -832,7 +836,7 @@ def _is_cache(node: ast.expr) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr in _CACHE_PART or (bool(_CACHE_NAME.search(node.attr)) and node.attr != "use_cache")
     if isinstance(node, ast.Subscript):
-        return _key(node.slice) in PASTS
+        return _key(node.slice) in PASTS or _dotted_name(node.slice) == _CACHE_KEY
     return isinstance(node, ast.Name) and bool(_CACHE_NAME.search(node.id)) and node.id != "use_cache"
 
 
