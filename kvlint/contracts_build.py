@@ -197,15 +197,13 @@ def _history(masks: Masks, count: int) -> str:
     return "".join(parts)
 
 
-def record(contracts: Contracts, version: str) -> Record:
-    """What a file says of one release, in the shape ``extract`` gives."""
-    place = contracts.releases.index(version)
-    rows: dict[str, dict[str, str]] = {}
+def merged(contracts: Contracts) -> Merged:
+    """What a file says of all its releases, in the shape that ``dump`` writes."""
+    symbols: dict[str, dict[str, Masks]] = {}
     for module, owner, method, dated in contracts.everything():
-        for rs, lines in dated:
-            if place in rs:
-                rows.setdefault(module, {})[f"{owner}.{method}"] = "\n".join(lines)
-    return Record(version, rows, {})
+        masks = symbols.setdefault(module, {}).setdefault(f"{owner}.{method}", {})
+        masks.update({"\n".join(lines): rs.bits for rs, lines in dated})
+    return Merged(list(contracts.releases), symbols)
 
 
 # --------------------------------------------------------------------------------------------------------------- kinds
