@@ -425,7 +425,7 @@ class Contracts:
         return _regrouped((rs, kind) for place in self._places(cls) for rs, kind, _, _ in self._heads(place))
 
     def generates(self, cls: str) -> ReleaseSet:
-        """Releases on which ``GenerationMixin`` is an ancestor of the class (until 4.49 it is one of every model)."""
+        """Releases on which ``GenerationMixin`` is an ancestor of the class (until 4.51 it is one of every model)."""
         return _union(
             rs
             for place in self._places(cls)

@@ -811,8 +811,8 @@ class _Body:
         if not (self.holder.file.library or HOOK.search(self.function.name)):
             dicts &= {kwarg}
         for node in self.nodes:
-            if isinstance(node, ast.Subscript) and _key(node.slice) and _dotted_name(node.value) in dicts:
-                (written if isinstance(node.ctx, ast.Store) else read).add(_key(node.slice))
+            if isinstance(node, ast.Subscript) and _dotted_name(node.value) in dicts:
+                (written if isinstance(node.ctx, ast.Store) else read).update(self._strings(node.slice))
             elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)) and _key(node.left):
                 if _dotted_name(node.comparators[0]) in dicts:
                     read.add(_key(node.left))
@@ -829,6 +829,21 @@ class _Body:
             elif isinstance(node, ast.Return) and node.value is not None and HOOK.search(self.function.name):
                 written.update(_dict_keys(node.value))
         return read, written
+
+    def _strings(self, node: ast.expr) -> list[str]:
+        """The strings that a key can be: itself, or what the function puts into the name."""
+        if isinstance(node, ast.IfExp):
+            return [*self._strings(node.body), *self._strings(node.orelse)]
+        if not isinstance(node, ast.Name):
+            return [key] if (key := _key(node)) else []
+        found: list[str] = []
+        for each in self.own:
+            if isinstance(each, ast.Assign) and _dotted_name(each.targets[0]) == node.id:
+                found += [] if isinstance(each.value, ast.Name) else self._strings(each.value)
+            elif isinstance(each, ast.For) and _dotted_name(each.target) == node.id:
+                items = each.iter.elts if isinstance(each.iter, (ast.List, ast.Tuple)) else []
+                found += filter(None, map(_key, items))
+        return found
 
 
 def _is_cache(node: ast.expr) -> bool:
