@@ -9,7 +9,7 @@ from typing import Any
 
 from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
 from kvlint.analysis.facts import CallUse
-from kvlint.analysis.library import LOADERS, is_foreign_loader, is_own, is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_foreign_loader, is_output_class, is_own, is_torch_model_class
 from kvlint.analysis.names import (
     CACHE_KEYWORDS,
     CACHE_OUTPUT_KEYS,
@@ -374,7 +374,7 @@ class Calls(Expressions):
             helper = self.helper_truth(method, node, arguments, keywords)
             if helper is not None:
                 return helper
-        if name.startswith("transformers.") and self.timeline.class_kind(name) == "output":
+        if is_output_class(name):
             held = next((value for key, value in keywords if key in CACHE_OUTPUT_KEYS), ())
             return (ModelOutput("made", held=held),)
         if name in ("transformers.pipeline", "transformers.pipelines.pipeline"):
@@ -804,7 +804,7 @@ class Calls(Expressions):
             merged = value if known is None else join(known, value)
             if merged != known:
                 info.arguments[name] = merged
-                if any(isinstance(atom, LESSONS) for atom in merged):
+                if any(isinstance(atom, LESSONS) for atom in merged) or (known is None and name in CACHE_KEYWORDS):
                     self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvlint.analysis.annotations import Annotations
+from kvlint.analysis.callers import filled_by_prepare, uncalled
 from kvlint.analysis.calls import LESSONS, teaches
 from kvlint.analysis.expressions import ITERATED as CACHES
 from kvlint.analysis.expressions import holds
@@ -1177,14 +1178,6 @@ class Walk(Annotations):
             )
         return (Instance(owner),)
 
-    def filled_by_prepare(self, info: FunctionInfo) -> bool:
-        """True for a ``forward`` that gets its cache from the ``prepare_inputs_for_generation`` of its own class."""
-        prepare = info.owner.method(PREPARE) if info.owner is not None else None
-        if prepare is None:
-            return False
-        names = {arg.arg for arg in info.parameters()} & (CACHE_NAMES | CACHE_OUTPUT_KEYS)
-        return not names.isdisjoint(keys_written(prepare.node))
-
     def _fill_forward(self, prepare: FunctionInfo) -> None:
         """``generate`` hands on what ``prepare_inputs_for_generation`` returns."""
         forward = prepare.owner.method("forward") if prepare.owner is not None else None
@@ -1221,7 +1214,9 @@ class Walk(Annotations):
             return not self.foreign_engine and len(self._patched) == 1
         if info.owner is None or info.name not in HOOKS:
             return False
-        if info.name == "forward" and (info.owner.name in self.own_classes or self.filled_by_prepare(info)):
+        if info.name == "forward" and (info.owner.name in self.own_classes or filled_by_prepare(info)):
+            return False
+        if self.target <= uncalled(info, str(self.path), self.surroundings, self.library.timeline):
             return False
         if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):
             return False
@@ -1319,20 +1314,6 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
-
-
-def keys_written(function: ast.AST) -> set[str]:
-    """The keys and keywords that a function writes: ``{"a": x}``, ``f(a=x)``, ``d["a"] = x``."""
-    found: set[str] = set()
-    for node in walk(function):
-        if isinstance(node, ast.Dict):
-            found |= {key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
-        elif isinstance(node, ast.keyword) and node.arg is not None:
-            found.add(node.arg)
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-                found.add(node.slice.value)
-    return found
 
 
 def is_opaque(value: ast.expr) -> bool:
