@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -255,10 +255,11 @@ class Contracts:
     known: ReleaseSet
     """Releases of the timeline that the contracts know."""
 
-    def __init__(self, text: str, timeline_releases: Sequence[str] | None = None) -> None:
+    def __init__(self, text: str, timeline_releases: Sequence[str] | None = None, onward: bool = False) -> None:
         """*timeline_releases* are those that sets of releases count; the file's own where it is None.
 
-        Raises ValueError for another layout.
+        With *onward* a release that the file does not know is taken to be like the one before it. Raises ValueError for
+        another layout.
         """
         starts = [text.find(f'"{name}":{"[" if width else "{"}\n') for name, width in TABLES.items()]
         if -1 in starts:
@@ -271,8 +272,13 @@ class Contracts:
             block = text[start + len(name) + 5 : end].removesuffix("\n}\n").rstrip(",\n")
             self._tables[name] = _Table(block[:-1].removesuffix("\n"), width)
         self.releases = tuple(head["releases"])
-        counted = {release: place for place, release in enumerate(timeline_releases or self.releases)}
-        self._bits = tuple(1 << counted[release] if release in counted else 0 for release in self.releases)
+        bits = dict.fromkeys(self.releases, 0)
+        known: str | None = None
+        for place, release in enumerate(timeline_releases or self.releases):
+            known = release if release in bits else known if onward else None
+            if known is not None:
+                bits[known] |= 1 << place
+        self._bits = tuple(bits.values())
         self.known = self._span(0, -1)
         self._answers: dict[object, Any] = {}
 
@@ -423,6 +429,16 @@ class Contracts:
     def kind(self, cls: str) -> Dated[str]:
         """``attention``, ``layer``, ``mixer``, ``model``, ``head``, ``cache``, ``cache layer``, ``generation``, ``other``."""
         return _regrouped((rs, kind) for place in self._places(cls) for rs, kind, _, _ in self._heads(place))
+
+    def classes(self, module: str, kind: str) -> tuple[str, ...]:
+        """Qualified names of the recorded classes of a modeling module that are of a kind on some release."""
+        short = module.removeprefix("transformers.").removeprefix("models.")
+        owners = (owner for owner in self._row(short) if owner)
+        return tuple(
+            qualified((short, owner))
+            for owner in owners
+            if any(head[1] == kind for head in self._heads((short, owner)))
+        )
 
     def generates(self, cls: str) -> ReleaseSet:
         """Releases on which ``GenerationMixin`` is an ancestor of the class (until 4.51 it is one of every model)."""
@@ -737,22 +753,23 @@ def _last_ones(places: tuple[_Place, ...]) -> tuple[_Place, ...]:
 # ------------------------------------------------------------------------------------------------------------- loading
 
 
-def load(timeline_releases: Sequence[str] | None = None, path: Path | None = None) -> Contracts:
-    """The packaged contracts. Raises ValueError with one line where they cannot be read."""
+def load(timeline_releases: Sequence[str] | None = None, path: Path | None = None, onward: bool = False) -> Contracts:
+    """The packaged contracts (see ``Contracts``). Raises ValueError with one line where they cannot be read."""
     file = path or packaged_file().with_name("contracts.json")
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise ValueError(f"the contracts {file} cannot be read: {error.strerror}; reinstall kvlint") from error
-    return Contracts(text, timeline_releases)
+    return Contracts(text, timeline_releases, onward)
 
 
-@cache
-def the_contracts() -> Contracts:
-    """The contracts, read once in each process, counted by the timeline. Raises UsageProblem where they are damaged."""
-    from kvlint.timeline import the_timeline
+@lru_cache(maxsize=1)
+def contracts_of(releases: tuple[str, ...]) -> Contracts:
+    """The contracts for checks, read once in each process; *releases* are those of the timeline, learnt ones too.
 
+    Raises UsageProblem where they are damaged.
+    """
     try:
-        return load(the_timeline().releases)
+        return load(releases, onward=True)
     except ValueError as problem:
         raise UsageProblem(str(problem)) from None

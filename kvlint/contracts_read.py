@@ -14,7 +14,7 @@ mark  line
 ``!``  a decorator that renames a keyword: ``old>new@version``
 ``@``  other decorators that stand between the caller and the function
 ``>``  a call: ``receiver(position, ..., keyword=, keyword=value, **kwargs) use``
-``=``  what a ``return`` gives: ``(name, name)``, ``Class(field, field)``, ``name`` or ``value``
+``=``  what a ``return`` gives: ``(name, name)``, ``Class(field, field)``, ``name``, ``residual + name`` or ``value``
 ``?``  keys that are read from the dicts of keyword arguments
 ``+``  keys that are written into them, or into the dict that is returned
 ====  ================================================================================================================
@@ -756,6 +756,8 @@ class _Body:
             if left.startswith("("):
                 right = self._result(value.right) if isinstance(value.right, ast.Tuple) else "(...)"
                 return f"({', '.join(part for part in (left[1:-1], right[1:-1]) if part)})"
+            if _is_sum(value):
+                return ast.unparse(value)
         return "value"
 
     def _built(self, name: str) -> list[str]:
@@ -901,6 +903,13 @@ def _part_of(node: ast.expr, parent: ast.AST | None) -> str:
     if isinstance(parent, ast.Attribute):
         return "whole" if parent.attr in _TENSOR else f"field {parent.attr}"
     return "whole"
+
+
+def _is_sum(node: ast.expr) -> bool:
+    """Whether the expression adds the residual to other names: all of them are tensors, then."""
+    parts = [part for part in ast.walk(node) if not isinstance(part, (ast.BinOp, ast.Add, ast.Load))]
+    names = [part.id for part in parts if isinstance(part, ast.Name)]
+    return len(names) == len(parts) and "residual" in names
 
 
 def _short(node: ast.expr) -> str:
