@@ -57,6 +57,7 @@ from kvlint.analysis.values import (
     Foreign,
     GenerationConfigValue,
     Instance,
+    Items,
     Later,
     LegacyCache,
     LocalClass,
@@ -108,6 +109,10 @@ WORTH_WALKING = re.compile(
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
 LEVELS = {"attention": 1, "layer": 2}
+KEPT = (CacheObject, LegacyCache, Sequence, Items)
+"""What attributes are given that has several forms: a cache here, pairs made of it there."""
+STORED_MARK = "="
+"""Begins the name under which a flow keeps what an attribute was given last; no name of Python has it."""
 """Roles of parts of a model by their height in it (``engine.link.level``)."""
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
@@ -186,6 +191,9 @@ class Walk(Annotations):
         self.own_classes: frozenset[str] = frozenset()
         """Classes whose ``forward`` only code of the project calls, although they derive from a part of the library."""
         self._places_at: dict[int, list[Place]] = {}
+        self._stored: dict[str, list[tuple[ClassInfo, str, Value]]] | None = None
+        """What the function that is walked gives to attributes, by the mark of their paths."""
+        self._exits: list[Flow] = []
 
     def join(self, joint: Joint, surroundings: Surroundings, names: set[str]) -> None:
         """Makes this one of several walks: *names* are those that mean something in any of them."""
@@ -558,7 +566,23 @@ class Walk(Annotations):
                 atom.info if isinstance(atom, Instance) else atom.local_class if isinstance(atom, CacheObject) else None
             )
             if info is not None:
-                self._teach_attribute(info, target.attr, value)
+                self._store(info, target.attr, path, value, flow)
+
+    def _store(self, info: ClassInfo, name: str, path: str, value: Value, flow: Flow) -> None:
+        """What an attribute is given. Others see it when the function is left: what is overwritten before that, nobody does."""
+        if self._stored is None or not path or "[" in path or not any(isinstance(atom, KEPT) for atom in value):
+            self._teach_attribute(info, name, value)
+            return
+        shadow = STORED_MARK + path.replace(".", STORED_MARK)
+        flow.names[shadow] = value
+        self._stored.setdefault(shadow, []).append((info, name, value))
+
+    def _leave(self, stored: dict[str, list[tuple[ClassInfo, str, Value]]], exits: list[Flow]) -> None:
+        """Teaches the attributes that a function has stored what they hold where it is left."""
+        for shadow, entries in stored.items():
+            left = [flow.names[shadow] for flow in exits if shadow in flow.names]
+            for info, name, value in entries:
+                self._teach_attribute(info, name, join(*left) if left else value)
 
     def _teach_patches(self, base: Value, value: Value) -> None:
         """Functions that are put in the place of a method of the library are called by it.
@@ -712,6 +736,8 @@ class Walk(Annotations):
         value = self.value_of(node.value, flow, node) if node.value is not None else (NoneValue(),)
         if self._function is not None:
             self.records.returns[id(node)] = ReturnUse(node, value, self.place(flow))
+            if self._stored:
+                self._exits.append(flow.copy())
             merged = join(self._function.returns, value) if self._function.returns else value
             if merged != self._function.returns:
                 self._function.returns = merged
@@ -1069,6 +1095,8 @@ class Walk(Annotations):
         )
         self._loop_depth, self._breaks = 0, []
         self._statement = info.node
+        leaving = (self._stored, self._exits)
+        self._stored, self._exits = {}, []
         closure = self._closures.get(id(info.node))
         flow = Flow({}, info.releases)
         if closure is not None and info.parent is not None:
@@ -1079,7 +1107,9 @@ class Walk(Annotations):
             if promised and not info.returns and any(isinstance(atom, (CacheObject, LegacyCache)) for atom in promised):
                 info.returns = promised
                 self.tell_readers(info)
-        self.block(info.node.body, flow)
+        end = self.block(info.node.body, flow)
+        self._leave(self._stored, [*self._exits, *([end] if end is not None else [])])
+        self._stored, self._exits = leaving
         if info.name == PREPARE and not self._asking:
             self._fill_forward(info)
         elif info.name == "forward" and not self._asking:

@@ -255,8 +255,9 @@ def is_call_of_own_cache(node: ast.AST) -> bool:
 
 def may_be_rebuilt(value: Value) -> bool:
     """True where the code itself may have put a collection of its own in the cache's place; one of Nones is a start."""
+    proven = cache_of(value, Certainty.PROVEN) is not None
     for atom in value:
-        if isinstance(atom, LegacyCache):
+        if isinstance(atom, LegacyCache) and not (proven and atom.built == "annotation"):
             return True
         if isinstance(atom, (Items, Sequence)):
             items = atom.items if isinstance(atom, Items) else (atom.item,)
