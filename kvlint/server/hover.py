@@ -10,6 +10,7 @@ from pathlib import Path
 from kvlint import rulebook
 from kvlint.api_life import Life, life
 from kvlint.behaviour import class_replacement, helper_hint, method_hint
+from kvlint.contracts import load as load_contracts
 from kvlint.diagnostics import Diagnostic
 from kvlint.findings import Category
 from kvlint.jobs import Job
@@ -45,7 +46,9 @@ def tell(job: Job, found: Sequence[Diagnostic], buffer: Buffer, spot: Spot) -> T
     spoken = named_at(job, buffer, spot)
     if spoken is not None:
         name, place = spoken
-        parts += [life_text(each, the_timeline(), job.target) for each in life(the_timeline(), name)[:MOST_LIVES]]
+        timeline = the_timeline()
+        lives = life(timeline, load_contracts(timeline.releases), name)
+        parts += [life_text(each, timeline, job.target) for each in lives[:MOST_LIVES]]
         where = place if not here else where
     return Told("\n\n---\n\n".join(parts), where) if parts else None
 
