@@ -29,7 +29,7 @@ def small_llama() -> Loaded:
 def with_mistake(mistake: str) -> Loaded:
     """The small Llama with its attention replaced by one that makes *mistake* ("" for none)."""
     loaded = small_llama()
-    keyword = cache_keyword(loaded.model.model.layers[0].self_attn.forward) or "cache"
+    keyword = cache_keyword(loaded.model.model.layers[0].self_attn) or "cache"
     for layer in loaded.model.model.layers:
         layer.self_attn.forward = _forward(layer.self_attn, loaded.model.model.rotary_emb, mistake, keyword)
     return loaded
@@ -39,7 +39,7 @@ def with_cache(make: Callable[[Any], Any]) -> Loaded:
     """The small Llama that builds its cache with *make(config)* where none is passed."""
     loaded = small_llama()
     original = loaded.model.forward
-    keyword = cache_keyword(original) or "cache"
+    keyword = cache_keyword(loaded.model) or "cache"
 
     def forward(*arguments: Any, **options: Any) -> Any:
         if options.get("use_cache") and options.get(keyword) is None:

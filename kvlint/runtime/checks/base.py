@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.expectations import LayerExpectation
 from kvlint.runtime.inspection import EXPLANATIONS, Problem
 from kvlint.runtime.models import describe
@@ -27,7 +28,11 @@ class Evidence:
     runner: Runner
     recording: Recording
     expected: tuple[LayerExpectation, ...]
-    last: CheckResult | None = None
+
+    @property
+    def lossy(self) -> bool:
+        """True where the cache keeps rows quantized: what is read differs a little from what was written."""
+        return any(cache_layers.is_quantized(layer) for layer in cache_layers.self_layers(self.recording.cache))
 
     @property
     def plan(self) -> Plan:
@@ -100,6 +105,25 @@ class Outcome:
         if gap <= tolerance:
             return Outcome.passed(f"largest difference {gap:.1e}", gap, tolerance)
         return Outcome.failed(f"{what}: within {tolerance:.1e}", f"a difference of {gap:.1e}", code, (), gap, tolerance)
+
+    @staticmethod
+    def resembles(found: Any, wanted: Any, least: float, what: str, layers: Sequence[int] = ()) -> Outcome:
+        """Passed where two tensors correlate by at least *least*: for what a quantized cache reads back."""
+        if tuple(found.shape) != tuple(wanted.shape):
+            return Outcome.failed(f"{what} of shape {list(wanted.shape)}", f"{list(found.shape)}", layers=layers)
+        alike = correlation(found, wanted)
+        if alike >= least:
+            return Outcome.passed(f"correlation {alike:.3f}", 1 - alike, 1 - least)
+        expected = f"{what}: a correlation of at least {least}"
+        return Outcome.failed(expected, f"{alike:.3f}", "", layers, 1 - alike, 1 - least)
+
+
+def correlation(first: Any, second: Any) -> float:
+    """The correlation of all numbers of two tensors of one shape; 1.0 for two that are constant."""
+    one, two = first.double().flatten(), second.double().flatten()
+    one, two = one - one.mean(), two - two.mean()
+    norms = float(one.norm() * two.norm())
+    return float(one @ two) / norms if norms else 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def _reorder_rows(evidence: Evidence) -> Outcome:
 
 def _lossy(evidence: Evidence, wanted: Any) -> float:
     """A quantized cache is quantized again after its rows moved: groups span rows, so the loss differs."""
-    return evidence.tolerance(wanted) * (1000.0 if evidence.plan.cache == "quantized" else 1.0)
+    return evidence.tolerance(wanted) * (1000.0 if evidence.lossy else 1.0)
 
 
 @check("batch-repeat", needs=_COPIED)

@@ -6,15 +6,17 @@ These checks only read the recorded run. They come first: everything else builds
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from kvlint.runtime import inspection
 from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.checks.base import Evidence, Outcome, check
+from kvlint.runtime.dtypes import allowed
 from kvlint.runtime.expectations import Kind
 from kvlint.runtime.inspection import Moment, Problem, shape_text
 from kvlint.runtime.layers import Snapshot
-from kvlint.runtime.probe import Step
+from kvlint.runtime.probe import Step, clone
 
 _LAYOUT = ("update-layout", "append-axis")
 
@@ -29,7 +31,7 @@ def _moment(evidence: Evidence) -> Moment:
     tokens = sum(step.tokens for step in recording.steps if not step.error)
     return Moment(
         cache_layers.self_layers(recording.cache), evidence.expected, evidence.plan.batch, tokens,
-        evidence.runner.dtype, evidence.runner.device,
+        allowed(evidence.runner.model), evidence.runner.device,
     )  # fmt: skip
 
 
@@ -128,12 +130,12 @@ def stored_rows(evidence: Evidence) -> Outcome:
         return Outcome.not_applicable("no layer holds keys")
     problems = inspection.stored_rows(moment)
     for step in evidence.recording.steps:
-        tokens = step.start + step.tokens
         for index, layer, expected in moment.attending():
-            rows = inspection.rows_expected(layer, expected, tokens)
             keys = step.after[index].keys if index < len(step.after) else None
-            if rows is not None and keys is not None and keys.dim() == 4 and keys.shape[2] != rows:
-                problems.append(Problem(index, f"{rows} rows after {tokens} tokens", shape_text(keys.shape), "KV503"))
+            if keys is not None:
+                tokens = step.start + step.tokens
+                problem = inspection.rows_problem(layer, expected, index, tokens, tuple(keys.shape))
+                problems += [problem] if problem is not None else []
     return Outcome.problems(problems, f"after {moment.tokens} tokens")
 
 
@@ -160,10 +162,9 @@ def seq_length(evidence: Evidence) -> Outcome:
             if held.length is None or index >= len(evidence.expected) or not evidence.expected[index].kind.attends:
                 continue
             counted += 1
-            if held.length != tokens:
-                problems.append(
-                    Problem(index, f"get_seq_length({index}) == {tokens} ({step.name})", str(held.length), "KV503")
-                )
+            problem = inspection.length_problem(evidence.expected[index], index, tokens, held.length)
+            if problem is not None:
+                problems.append(replace(problem, expected=f"{problem.expected} ({step.name})"))
     if not counted:
         return Outcome.not_applicable("no layer counts tokens (states have no length)")
     return Outcome.problems(problems)
@@ -287,9 +288,13 @@ def shared_layers(evidence: Evidence) -> Outcome:
 @check("cross-attention", needs=("runs",))
 def cross_attention(evidence: Evidence) -> Outcome:
     """Keys and values of the encoder's output are computed once and then only read: bit for bit the same after every
-    step, one row for every encoder token."""
-    steps = [step for step in evidence.recording.steps if step.cross]
+    step, one row for every encoder token. Computed anew in each step they give the same answer at many times the cost."""
+    recording, runner = evidence.recording, evidence.runner
+    steps = [step for step in recording.steps if step.cross]
     if not steps:
+        if runner.loaded.encoder_decoder and not hasattr(recording.cache, "cross_attention_cache"):
+            found = type(recording.cache).__name__
+            return Outcome.failed("an EncoderDecoderCache with keys and values of the encoder's output", found)
         return Outcome.not_applicable("no encoder")
     problems: list[Problem] = []
     for step in steps[1:]:
@@ -298,8 +303,51 @@ def cross_attention(evidence: Evidence) -> Outcome:
                 continue
             same = first.keys.shape == now.keys.shape and bool((first.keys == now.keys).all())
             if not same:
-                problems.append(Problem(index, "cross-attention keys unchanged", f"changed in {step.name}"))
+                grew = f"{shape_text(first.keys.shape)} became {shape_text(now.keys.shape)}" if (
+                    first.keys.shape != now.keys.shape
+                ) else "changed"  # fmt: skip
+                problems.append(Problem(index, "cross-attention keys unchanged", f"{grew} in {step.name}"))
+    if not problems:
+        problems = _unread(evidence)
     return Outcome.problems(problems, f"{len(steps[0].cross)} layers")
+
+
+def _unread(evidence: Evidence) -> list[Problem]:
+    """Cross-attention layers whose cached values can be changed without any effect on the next step."""
+    runner = evidence.runner
+    cache, _ = runner.fill(runner.prompt(evidence.plan.prompt))
+    token = runner.prompt(1, seed=5)
+    plain, _ = runner.advance(token, clone(cache))
+    problems = []
+    for index, layer in enumerate(cache_layers.cross_layers(cache)):
+        if cache_layers.values_of(layer) is None:
+            continue
+        changed = clone(cache)
+        held = cache_layers.cross_layers(changed)[index]
+        # Another pattern in every number: a shift of all of them could vanish in a normalisation.
+        held.values = held.values.roll(1, dims=-1) * 3.0 + 1.0
+        moved, _ = runner.advance(token, changed)
+        if bool((moved == plain).all()):
+            found = "the same answer when they change: computed anew in every step"
+            problems.append(Problem(index, "a step to read the cached keys and values of the encoder's output", found))
+    return problems
+
+
+@check("window", needs=("stored-rows",))
+def window(evidence: Evidence) -> Outcome:
+    """A window says something only once it is full: a run that is shorter than it treats a windowed layer as a full one."""
+    windows = {index: one.window for index, one in enumerate(evidence.expected) if one.kind.windowed and one.window}
+    if not windows:
+        return Outcome.not_applicable("no layer has a window")
+    tokens = sum(step.tokens for step in evidence.recording.steps)
+    short = [index for index, size in windows.items() if size > tokens - evidence.plan.chunk]
+    if not short:
+        return Outcome.passed(f"filled: {', '.join(map(str, sorted(set(windows.values()))))} tokens, {tokens} were run")
+    need = max(windows[index] for index in short)
+    return Outcome.not_applicable(
+        f"not filled: {need} tokens, {tokens} were run (--prompt-length {need + 1} fills it); layers "
+        f"{', '.join(map(str, short[:6]))}{', ...' if len(short) > 6 else ''} were checked as full ones"
+    )
 
 
 @check("dtype-device", needs=("runs",))
@@ -309,7 +357,7 @@ def dtype_device(evidence: Evidence) -> Outcome:
     if not moment.attending():
         return Outcome.not_applicable("no layer holds keys")
     if evidence.plan.offloads:
-        moment = Moment(moment.layers, moment.expected, moment.batch, moment.tokens, moment.dtype, None)
+        moment = Moment(moment.layers, moment.expected, moment.batch, moment.tokens, moment.dtypes, None)
     return Outcome.problems(inspection.dtype_and_device(moment), str(evidence.runner.dtype))
 
 
