@@ -13,7 +13,7 @@ from kvlint.runtime.environment import load_torch, load_transformers
 from kvlint.runtime.expectations import LayerExpectation, expected_for
 from kvlint.runtime.inspection import rows_expected
 from kvlint.runtime.models import Loaded, ModelUnavailable, NotConstructible, Source, candidates, describe, load
-from kvlint.runtime.probe import NoCache, Plan, Recording, Runner, record
+from kvlint.runtime.probe import Broken, NoCache, Plan, Recording, Runner, record
 from kvlint.runtime.result import GrowthPoint, LayerSummary, Verification
 
 
@@ -38,6 +38,8 @@ def verify(options: Options) -> Verification:
         result = _verify(options)
     except NotConstructible as error:
         result = _unsupported(options, str(error))
+    except Broken as error:
+        result = replace(_unsupported(options, ""), checks=(error.result,))
     except (NoCache, cache_layers.UnsupportedCache) as error:
         result = _unsupported(options, str(error))
     except MemoryError:
@@ -56,7 +58,7 @@ def _verify(options: Options) -> Verification:
     last: Exception | None = None
     for loaded in candidates(options.source):
         try:
-            return verify_model(loaded, options.plan, options.only)
+            return _examined(loaded, options.plan, options.only)
         except (MemoryError, KeyboardInterrupt):
             raise
         except Exception as error:  # this shrinking cannot be run; another one, closer to the defaults, may
@@ -66,8 +68,17 @@ def _verify(options: Options) -> Verification:
 
 def verify_model(loaded: Loaded, plan: Plan | None = None, only: tuple[str, ...] = ()) -> Verification:
     """Checks a model that is already there. Raises NoCache or UnsupportedCache where there is nothing to check."""
-    torch, transformers = load_torch(), load_transformers()
     plan = plan or Plan()
+    try:
+        return _examined(loaded, plan, only)
+    except Broken as error:
+        about = Options(Source(loaded.name, device=str(next(loaded.model.parameters()).device)), plan)
+        return replace(_unsupported(about, ""), model_type=loaded.model_type, checks=(error.result,))
+
+
+def _examined(loaded: Loaded, plan: Plan, only: tuple[str, ...]) -> Verification:
+    """As ``verify_model``, but a model without a cache that could be looked at raises Broken."""
+    torch, transformers = load_torch(), load_transformers()
     started = time.perf_counter()
     runner = Runner(loaded, plan)
     cuda = runner.device.type == "cuda"

@@ -128,10 +128,13 @@ def quantized_rows(evidence: Evidence) -> Outcome:
                 problems.append(Problem(index, f"{name} {list(mine.shape)}", f"{list(theirs.shape)}"))
                 continue
             alike = correlation(mine, theirs)
+            scale = float((mine.double() * theirs).sum() / (mine.double() ** 2).sum().clamp(min=1e-30))
             worst = min(worst, alike)
             if alike < _ALIKE:
                 expected = f"{name} read back as they were written (a correlation of at least {_ALIKE})"
                 problems.append(Problem(index, expected, f"{alike:.2f}"))
+            elif not 0.8 < scale < 1.25:
+                problems.append(Problem(index, f"{name} read back as large as they were written", f"{scale:.2f} times"))
     return Outcome.problems(problems, f"{len(returned)} layers, correlation {worst:.3f} and more")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from kvlint.runtime import inspection
@@ -33,6 +34,22 @@ def _moment(evidence: Evidence) -> Moment:
         cache_layers.self_layers(recording.cache), evidence.expected, evidence.plan.batch, tokens,
         allowed(evidence.runner.model), evidence.runner.device,
     )  # fmt: skip
+
+
+def _moment_as_given(evidence: Evidence) -> Moment:
+    """As ``_moment``; a quantized layer is stood in for by the shapes that its updates were given."""
+    moment = _moment(evidence)
+    if not evidence.lossy:
+        return moment
+    empty = evidence.runner.torch.empty
+    given = {update.layer: update for step in evidence.recording.steps for update in step.updates}
+    layers = [
+        SimpleNamespace(keys=empty(given[index].given, device="meta"), values=empty(given[index].given_values, device="meta"))
+        if cache_layers.is_quantized(layer) and index in given
+        else layer
+        for index, layer in enumerate(moment.layers)
+    ]
+    return replace(moment, layers=layers)
 
 
 @check("update-layout")
@@ -98,13 +115,13 @@ def _inventory(evidence: Evidence) -> str:
 @check("batch", needs=_LAYOUT)
 def batch(evidence: Evidence) -> Outcome:
     """See ``inspection.EXPLANATIONS``."""
-    return Outcome.problems(inspection.batch_rows(_moment(evidence)))
+    return Outcome.problems(inspection.batch_rows(_moment_as_given(evidence)))
 
 
 @check("kv-heads", needs=_LAYOUT)
 def kv_heads(evidence: Evidence) -> Outcome:
     """See ``inspection.EXPLANATIONS``."""
-    moment = _moment(evidence)
+    moment = _moment_as_given(evidence)
     known = [e for _, _, e in moment.attending() if e.kv_heads is not None]
     if not known and not inspection.kv_heads(moment):
         return Outcome.not_applicable("no layer holds keys, or the configuration gives no number of kv heads")
@@ -114,7 +131,7 @@ def kv_heads(evidence: Evidence) -> Outcome:
 @check("head-dim", needs=_LAYOUT)
 def head_dim(evidence: Evidence) -> Outcome:
     """See ``inspection.EXPLANATIONS``."""
-    moment = _moment(evidence)
+    moment = _moment_as_given(evidence)
     known = [e for _, _, e in moment.attending() if e.key_dim is not None]
     if not known:
         return Outcome.not_applicable("no layer holds keys, or the configuration gives no head dim")
@@ -122,24 +139,31 @@ def head_dim(evidence: Evidence) -> Outcome:
     return Outcome.problems(inspection.head_dim(moment), found)
 
 
-@check("stored-rows", needs=(*_LAYOUT, "runs"))
+@check("stored-rows", needs=(*_LAYOUT, "seq-length"))
 def stored_rows(evidence: Evidence) -> Outcome:
     """See ``inspection.EXPLANATIONS``."""
-    moment = _moment(evidence)
-    if not moment.attending():
-        return Outcome.not_applicable("no layer holds keys")
-    problems = inspection.stored_rows(moment)
+    layers = cache_layers.self_layers(evidence.recording.cache)
+    problems: list[Problem] = []
+    tokens = 0
     for step in evidence.recording.steps:
-        for index, layer, expected in moment.attending():
-            keys = step.after[index].keys if index < len(step.after) else None
-            if keys is not None:
-                tokens = step.start + step.tokens
-                problem = inspection.rows_problem(layer, expected, index, tokens, tuple(keys.shape))
-                problems += [problem] if problem is not None else []
-    return Outcome.problems(problems, f"after {moment.tokens} tokens")
+        if step.error:
+            break
+        tokens = step.start + step.tokens
+        for index, (layer, expected, held) in enumerate(zip(layers, evidence.expected, step.after, strict=False)):
+            if not expected.kind.attends or held.keys is None:
+                continue
+            shape = tuple(held.keys.shape)
+            problem = inspection.rows_problem(layer, expected, index, tokens, shape)
+            problems += [problem] if problem is not None else []
+            if held.values is not None and tuple(held.values.shape[:-1]) != shape[:-1]:
+                found = shape_text(held.values.shape)
+                problems.append(Problem(index, f"values like keys {shape_text(shape)} ({step.name})", found, "KV503"))
+    if not any(held.keys is not None for step in evidence.recording.steps for held in step.after):
+        return Outcome.not_applicable("no layer holds keys")
+    return Outcome.problems(problems, f"after {tokens} tokens")
 
 
-@check("runs", needs=(*_LAYOUT, "kv-heads", "head-dim", "seq-length"))
+@check("runs", needs=(*_LAYOUT, "kv-heads", "head-dim", "stored-rows"))
 def runs(evidence: Evidence) -> Outcome:
     """The prompt and single tokens must run on the cache that the step before left behind."""
     recording = evidence.recording
@@ -170,7 +194,7 @@ def seq_length(evidence: Evidence) -> Outcome:
     return Outcome.problems(problems)
 
 
-@check("mask-sizes", needs=("seq-length",))
+@check("mask-sizes", needs=("stored-rows",))
 def mask_sizes(evidence: Evidence) -> Outcome:
     """The mask of a step is built from get_mask_sizes before the keys are there: its width must be the number of key
     rows that update then returns, and offset + width must end at the last token."""
@@ -198,7 +222,7 @@ def mask_sizes(evidence: Evidence) -> Outcome:
     return Outcome.problems(problems, f"{compared} masks")
 
 
-@check("old-rows", needs=("stored-rows",))
+@check("old-rows", needs=("stored-rows", "finite"))
 def old_rows(evidence: Evidence) -> Outcome:
     """Rows that were in the cache before a step are bit for bit the same after it: keys and values of past tokens
     never change. One changed number is invisible in every shape and wrong in every later token."""
@@ -241,8 +265,8 @@ def states(evidence: Evidence) -> Outcome:
     token twice may leave a short convolution as it was); indexer keys [batch, tokens, dim] keep their old rows."""
     problems: list[Problem] = []
     compared = 0
-    kept: set[int] = set()
-    changed: set[int] = set()
+    kept: set[tuple[int, str]] = set()
+    changed: set[tuple[int, str]] = set()
     for step in evidence.recording.steps[1:]:
         for index, (before, after) in enumerate(zip(step.before, step.after, strict=False)):
             previous = dict(before.states)
@@ -255,7 +279,7 @@ def states(evidence: Evidence) -> Outcome:
                     if not bool((old[:, : step.start] == new[:, : step.start]).all()):
                         problems.append(Problem(index, "old indexer keys unchanged", f"changed in {step.name}"))
                     continue
-                kept.add(index)
+                kept.add((index, name))
                 if tuple(old.shape) != tuple(new.shape):
                     problems.append(
                         Problem(index, f"{name} of one size", f"{shape_text(old.shape)}, then {shape_text(new.shape)}")
@@ -263,10 +287,12 @@ def states(evidence: Evidence) -> Outcome:
                 elif new.shape[0] != evidence.plan.batch:
                     problems.append(Problem(index, f"{name}: {evidence.plan.batch} rows", shape_text(new.shape)))
                 elif not bool((old == new).all()):
-                    changed.add(index)
+                    changed.add((index, name))
     if not compared:
         return Outcome.not_applicable("no layer keeps states")
-    problems += [Problem(index, "states that steps change", "none changed") for index in sorted(kept - changed)]
+    for index, name in sorted(kept - changed):
+        if name.startswith("recurrent") or not any(at == index for at, _ in changed):
+            problems.append(Problem(index, f"{name} that steps change", "the same numbers after every step"))
     return Outcome.problems(problems, f"{compared} states compared")
 
 
