@@ -454,3 +454,20 @@ def with_wrong_generate() -> Loaded:
 
     loaded.model.prepare_inputs_for_generation = prepare
     return loaded
+
+
+def handing_none_back() -> Loaded:
+    """A forward that fills the cache that it is given and hands none back: generate goes on without its past."""
+    loaded = with_cache(lambda config: DynamicCache(config=config))
+    original = loaded.model.forward
+
+    @functools.wraps(original)
+    def forward(*arguments: Any, **options: Any) -> Any:
+        given = options.get("cache") is not None
+        output = original(*arguments, **options)
+        if given:
+            output["cache"] = None
+        return output
+
+    loaded.model.forward = forward
+    return loaded

@@ -112,6 +112,7 @@ OTHERS: list[tuple[str, Callable[[], Loaded], dict[str, str], str]] = [
     ("a state that starts from zero", broken.with_state_from_zero, {"cached-steps": "", "cached-chunk": ""}, "(step 1)"),
     ("positions from zero", lambda: broken.without_positions(broken.small_llama()),
      {"default-positions": ""}, "without position_ids"),
+    ("no cache handed back", broken.handing_none_back, {"generate": ""}, "tokens of generate"),
     ("generate one position behind", broken.with_wrong_generate, {"generate": ""}, "tokens of generate"),
 ]  # fmt: skip
 

@@ -86,7 +86,7 @@ def _located(evidence: Evidence, failed: Step, outcome: Outcome) -> Outcome:
             return outcome
         gap = float((one - two[:, part]).abs().max())
         if gap > evidence.tolerance(two):
-            place = "in the embeddings" if index == 0 else f"in the output of layer {index - 1}"
+            place = "in the first hidden state" if index == 0 else f"in the output of layer {index - 1}"
             text = f"{outcome.found}, first {place} ({gap:.1e})"
             return replace(outcome, found=text, layers=() if index == 0 else (index - 1,))
     return outcome

@@ -70,8 +70,9 @@ def _disturbed(
         if returned[1].dim() != 4 or returned[1].shape[0] != token.shape[0] or columns is None:
             return None
         changed = returned[1].clone()
+        amount = 10 * max(1.0, float(changed.abs().max()))
         for position, column in columns.items():
-            changed[position, :, column] += 10 * max(1.0, float(changed.abs().max()))
+            changed[position, :, column] += amount
         shown.extend(columns)
         return returned[0], changed
 
