@@ -14,37 +14,57 @@ from kvlint.runtime.result import CacheError, CheckResult, LayerSummary, Status,
 
 if TYPE_CHECKING:
     from kvlint.runtime.inspection import check_cache
+    from kvlint.runtime.models import Loaded, ModelUnavailable, Source, load
+    from kvlint.runtime.probe import NoCache, Plan
     from kvlint.runtime.verify import Options, verify, verify_model
-    from kvlint.runtime.watch import watch_cache
+    from kvlint.runtime.watch import CacheWarning, Watch, watch_cache
 
 __all__ = [
     "CacheError",
+    "CacheWarning",
     "CheckResult",
     "LayerSummary",
+    "Loaded",
+    "ModelUnavailable",
+    "NoCache",
     "Options",
+    "Plan",
     "RuntimeUnavailable",
+    "Source",
     "Status",
     "Verification",
+    "Watch",
     "check_cache",
+    "load",
     "verify",
     "verify_model",
     "watch_cache",
 ]
 
 _HOMES = {
+    "CacheWarning": "watch",
+    "Loaded": "models",
+    "ModelUnavailable": "models",
+    "NoCache": "probe",
+    "Options": "verify",
+    "Plan": "probe",
+    "Source": "models",
+    "Watch": "watch",
     "check_cache": "inspection",
-    "watch_cache": "watch",
+    "load": "models",
     "verify": "verify",
     "verify_model": "verify",
-    "Options": "verify",
+    "watch_cache": "watch",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what needs torch on first use, so that ``import kvlint.runtime`` costs nothing."""
+    """Imports a name of ``__all__`` on first use, so that ``import kvlint.runtime`` costs nothing."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"kvlint.runtime.{home}"), name)
+    value = getattr(import_module(f"kvlint.runtime.{home}"), name)
+    globals()[name] = value  # a module of the same name (verify) must not take its place
+    return value

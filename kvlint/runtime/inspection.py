@@ -80,7 +80,9 @@ def rows_expected(layer: Any, expected: LayerExpectation, tokens: int) -> int | 
     return tokens
 
 
-def rows_problem(layer: Any, expected: LayerExpectation, index: int, tokens: int, shape: Sequence[int]) -> Problem | None:
+def rows_problem(
+    layer: Any, expected: LayerExpectation, index: int, tokens: int, shape: Sequence[int]
+) -> Problem | None:
     """The problem of keys of *shape* in *layer* after *tokens* tokens, or None.
 
     A sliding layer that records its past (for ``crop``) keeps any number of rows from its window to all of them: how
@@ -91,7 +93,9 @@ def rows_problem(layer: Any, expected: LayerExpectation, index: int, tokens: int
         return None
     if getattr(layer, "record_past", False) and wanted < shape[2] <= tokens:
         return None
-    return Problem(index, f"{wanted} rows after {tokens} tokens", f"{shape[2]} on axis 2 of {shape_text(shape)}", "KV503")
+    return Problem(
+        index, f"{wanted} rows after {tokens} tokens", f"{shape[2]} on axis 2 of {shape_text(shape)}", "KV503"
+    )
 
 
 def length_problem(expected: LayerExpectation, index: int, tokens: int, length: int | None) -> Problem | None:
@@ -170,7 +174,9 @@ def kv_heads(moment: Moment) -> list[Problem]:
             code = "KV602" if shape[1] == expected.query_heads else "KV505" if shape[2] == expected.kv_heads else ""
             note = " (the query heads: kv heads were repeated before they were stored)" if code == "KV602" else ""
             problems.append(
-                Problem(index, f"{expected.kv_heads} kv heads", f"{shape[1]} on axis 1 of {shape_text(shape)}{note}", code)
+                Problem(
+                    index, f"{expected.kv_heads} kv heads", f"{shape[1]} on axis 1 of {shape_text(shape)}{note}", code
+                )
             )
     return problems
 
@@ -185,7 +191,14 @@ def head_dim(moment: Moment) -> list[Problem]:
         ):
             if tensor is not None and wanted is not None and tensor.shape[-1] != wanted:
                 code = "KV702" if expected.latent else "KV703"
-                problems.append(Problem(index, f"{name} of head dim {wanted}", f"{tensor.shape[-1]} on axis 3 of {shape_text(tensor.shape)}", code))
+                problems.append(
+                    Problem(
+                        index,
+                        f"{name} of head dim {wanted}",
+                        f"{tensor.shape[-1]} on axis 3 of {shape_text(tensor.shape)}",
+                        code,
+                    )
+                )
     return problems
 
 

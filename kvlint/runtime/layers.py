@@ -247,7 +247,13 @@ def snapshot(cache: Any) -> tuple[Snapshot, ...]:
 
 def cross_snapshot(cache: Any) -> tuple[Snapshot, ...]:
     """A copy of every cross-attention layer, empty for caches without."""
-    return tuple(Snapshot(_copy(keys_of(layer)), _copy(values_of(layer))) for layer in cross_layers(cache))
+    return tuple(
+        Snapshot(
+            _copy(keys_of(layer)), _copy(values_of(layer)),
+            visible_bytes=visible_bytes(layer), held_bytes=held_bytes(layer),
+        )
+        for layer in cross_layers(cache)
+    )  # fmt: skip
 
 
 def _copy(tensor: Any | None) -> Any | None:

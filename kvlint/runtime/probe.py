@@ -89,6 +89,7 @@ class Step:
     sizes: tuple[tuple[int, int] | None, ...]
     logits: Any | None
     error: str = ""
+    beside_bytes: int = 0
 
 
 class Runner:
@@ -112,10 +113,14 @@ class Runner:
     def prompt(self, tokens: int, rows: int | None = None, seed: int = 0) -> Any:
         """Random ids ``(rows, tokens)`` that are no special tokens of small vocabularies; the same for the same seed."""
         generator = self.torch.Generator().manual_seed(self.plan.seed * 1000 + seed)
-        vocabulary = int(getattr(text_config(self.config), "vocab_size", 160) or 160)
-        high = min(100, vocabulary)
+        high = min(100, self.vocabulary)
         shape = (rows or self.plan.batch, tokens)
         return self.torch.randint(min(5, high - 1), high, shape, generator=generator).to(self.device)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many ids can be fed; logits may be over more (sound codes beside text)."""
+        return int(getattr(text_config(self.config), "vocab_size", 160) or 160)
 
     def new_cache(self, length: int | None = None) -> Any | None:
         """An empty cache of the plan's kind for *length* tokens, or None: the model then builds its own."""
@@ -242,14 +247,34 @@ class Runner:
             return transformers.EncoderDecoderCache(cache, transformers.DynamicCache(config=self.config))
         return cache
 
+    @property
+    def text_encoder(self) -> bool:
+        """True where the encoder of an encoder-decoder model takes ids (and not sound or images)."""
+        encoder = self.model.get_encoder()
+        return "input_ids" in (getattr(self.model, "main_input_name", ""), getattr(encoder, "main_input_name", ""))
+
     def _encoder_arguments(self, rows: int) -> dict[str, Any]:
-        """The encoder's output for *rows* rows, computed once: row i is the same for every number of rows."""
+        """The encoder's output for *rows* rows, computed once: row i is the same for every number of rows.
+
+        Of an encoder of sound or images the output is drawn at random: what is checked is the decoder's cache.
+        """
         if rows not in self._encoded:
             ids = self.prompt(5, rows=16, seed=7)[:rows]
             mask = self.torch.ones_like(ids)
-            with self.torch.no_grad():
-                output = self.model.get_encoder()(input_ids=ids, attention_mask=mask)
-            self._encoded[rows] = {"encoder_outputs": output, "attention_mask": mask}
+            if self.text_encoder:
+                with self.torch.no_grad():
+                    output = self.model.get_encoder()(input_ids=ids, attention_mask=mask)
+                self._encoded[rows] = {"encoder_outputs": output, "attention_mask": mask}
+            else:
+                from transformers.modeling_outputs import BaseModelOutput
+
+                config = text_config(self.config)
+                width = getattr(config, "cross_attention_hidden_size", None) or config.hidden_size
+                generator = self.torch.Generator().manual_seed(self.plan.seed + 9)
+                states = self.torch.randn(16, 5, int(width), generator=generator)[:rows]
+                output = BaseModelOutput(last_hidden_state=states.to(self.device).to(self.dtype))
+                output.attention_mask = mask  # some encoders of sound shorten their mask and hand it on
+                self._encoded[rows] = {"encoder_outputs": output}
         return dict(self._encoded[rows])
 
 
@@ -329,6 +354,7 @@ def take_step(runner: Runner, name: str, ids: Any, cache: Any | None) -> tuple[S
     step = Step(
         name, start, int(ids.shape[1]), before, cache_layers.snapshot(cache), cache_layers.cross_snapshot(cache),
         tuple(own), sizes, logits, error,
+        cache_layers.shown(cache_layers.beside_layers(cache)) if cache is not None else 0,
     )  # fmt: skip
     return step, cache
 
@@ -376,7 +402,7 @@ def record(runner: Runner) -> Recording:
     for number in range(plan.steps):
         if steps[-1].error:
             break
-        token = steps[-1].logits[:, -1:].argmax(-1)  # type: ignore[index]
+        token = steps[-1].logits[:, -1:].argmax(-1) % runner.vocabulary  # type: ignore[index]
         step, cache = take_step(runner, f"step {number + 1}", token, cache)
         steps.append(step)
         ids = torch.cat([ids, token], dim=1)

@@ -174,7 +174,9 @@ class Observer:
         """Called at the end: notes what ran out of sight, and warns of it unless told to record only."""
         self._forget_probe()
         if self.compiled:
-            self.watch.unseen.append(Unseen(0, "a forward ran inside torch.compile (watch the compiled module instead)"))
+            self.watch.unseen.append(
+                Unseen(0, "a forward ran inside torch.compile (watch the compiled module instead)")
+            )
         elif not self.count and _anything_compiled(self.torch):
             self.watch.unseen.append(Unseen(0, "no forward was seen (one compiled before the block keeps no hooks)"))
         if self.watch.unseen and self.action != "record":
@@ -365,7 +367,8 @@ def _fed_shape(given: Mapping[str, Any], config: Any) -> tuple[int | None, int |
     name, tensor = next(((name, given[name]) for name in names if given.get(name) is not None), ("", None))
     if tensor is None and not any(given.get(name) is not None for name in _IDS):
         name, tensor = next(
-            ((name, value) for name, value in given.items() if name.startswith("*") and hasattr(value, "dim")), ("", None)
+            ((name, value) for name, value in given.items() if name.startswith("*") and hasattr(value, "dim")),
+            ("", None),
         )
     if tensor is None or tensor.dim() != (3 if tensor.is_floating_point() else 2):
         return None, None  # several codebooks a token, or nothing that is fed

@@ -419,7 +419,9 @@ def with_state_from_zero() -> Loaded:
     """A small Mamba2 whose recurrent state starts anew in every step."""
 
     class Forgetful(DynamicCache):
-        def update_recurrent_state(self, recurrent_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+        def update_recurrent_state(
+            self, recurrent_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+        ) -> Any:
             return super().update_recurrent_state(torch.zeros_like(recurrent_states), layer_idx, *args, **kwargs)
 
     return with_cache(lambda config: Forgetful(config=config), "mamba2")

@@ -69,7 +69,9 @@ class LearnedPrompt(torch.nn.Module):
         embeds = self.inner.get_input_embeddings()(input_ids)
         if past_key_values is None:
             embeds = torch.cat([torch.zeros(2, 4, embeds.shape[-1]), embeds], dim=1)
-        return self.inner(inputs_embeds=embeds, use_cache=True, **({"cache": past_key_values} if past_key_values else {}))
+        return self.inner(
+            inputs_embeds=embeds, use_cache=True, **({"cache": past_key_values} if past_key_values else {})
+        )
 
 
 def crop_past_the_window() -> Watch:

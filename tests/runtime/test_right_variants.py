@@ -118,7 +118,9 @@ def grouped_without_repeating(loaded: Loaded) -> Loaded:
 class Counting(DynamicCache):
     """A cache of one's own that counts its updates."""
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> Any:
         self.updates = getattr(self, "updates", 0) + 1
         return super().update(key_states, value_states, layer_idx, *args, **kwargs)
 
@@ -191,7 +193,9 @@ FAMILIES = (
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_with_positions_masks_and_norms_of_their_own_pass(family: str) -> None:
-    result = verify_model(load(Source(family, random_weights=True)), only=("cached-chunk", "reach", "head-map", "causal"))
+    result = verify_model(
+        load(Source(family, random_weights=True)), only=("cached-chunk", "reach", "head-map", "causal")
+    )
     assert [(check.name, check.message) for check in result.failures] == []
     assert {check.name: check.status for check in result.checks}["causal"] is Status.PASSED
 

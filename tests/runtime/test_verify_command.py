@@ -47,7 +47,7 @@ def test_a_config_file_is_enough_for_random_weights(saved: Path) -> None:
 
 def test_several_models_are_run_apart_and_counted(tmp_path: Path) -> None:
     result = run("--random-weights", "llama", "rwkv", "--json", str(tmp_path / "out.json"))
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 2, result.output
     assert "2 models: 1 passed, 1 unsupported" in result.output
     names = [one.model for one in read_json((tmp_path / "out.json").read_text())]
     assert names == ["llama", "rwkv"]
@@ -67,7 +67,8 @@ def test_a_model_that_takes_too_long_is_ended() -> None:
         (["llama", "--random-weights", "--device", "warp"], "device warp cannot be used"),
         (["llama", "--random-weights", "--dtype", "float99"], "no dtype of torch"),
         (["/nowhere/at/all"], "cannot load /nowhere/at/all"),
-        (["/nowhere/at/all", "--random-weights"], "neither a model type, nor a config.json"),
+        (["/nowhere/at/all", "--random-weights"], "there is no such folder or file"),
+        (["nobody-has/this-model"], "not in the local cache"),
         (["rwkv", "--random-weights"], "takes no cache"),
     ],
 )
@@ -157,7 +158,8 @@ def test_exit_codes_are_those_of_the_linter() -> None:
     assert exit_code((SOUND,)) == 0
     assert exit_code((SOUND, failed)) == 1
     assert exit_code((unsupported,)) == 2
-    assert exit_code((SOUND, unsupported)) == 0
+    assert exit_code((SOUND, unsupported)) == 2
+    assert exit_code((failed, unsupported)) == 1
 
 
 def test_json_is_read_back_unchanged() -> None:

@@ -166,8 +166,9 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(ordered)
 
 
-def run_checks(evidence: Evidence, only: Sequence[str] = ()) -> tuple[CheckResult, ...]:
-    """Runs all checks (or those named in *only* with what they build on) and returns their results in order.
+def run_checks(evidence: Evidence, only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[CheckResult, ...]:
+    """Runs all checks (or those named in *only* with what they build on) and returns their results in order. Those in
+    *skip* are left out and listed as such; what builds on them is run.
 
     An exception inside a check fails that check with the exception's text; out-of-memory errors pass through.
     """
@@ -175,6 +176,9 @@ def run_checks(evidence: Evidence, only: Sequence[str] = ()) -> tuple[CheckResul
     results: dict[str, CheckResult] = {}
     for one in all_checks():
         if wanted is not None and one.name not in wanted:
+            continue
+        if one.name in skip:
+            results[one.name] = CheckResult(one.name, Status.NOT_APPLICABLE, found="left out (--skip)")
             continue
         blocker = next((need for need in one.needs if results[need].status in (Status.FAILED, Status.SKIPPED)), None)
         if blocker is not None:

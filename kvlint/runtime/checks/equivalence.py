@@ -215,6 +215,8 @@ def generate(evidence: Evidence) -> Outcome:
         getattr(runner.model, "prepare_inputs_for_generation", None)
     ):
         return Outcome.not_applicable("the model has no generate")
+    if runner.loaded.encoder_decoder and not runner.text_encoder:
+        return Outcome.not_applicable("its encoder takes no ids")
     if evidence.lossy:
         return Outcome.not_applicable("a quantized cache is lossy: its tokens may be others")
     if not evidence.recording.consistent:

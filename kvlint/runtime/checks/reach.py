@@ -152,7 +152,7 @@ def _rows(runner: Runner, ids: Any, prompt: int) -> tuple[dict[int, Sequence[Any
         _, cache = runner.advance(ids[:, :prompt], runner.new_cache())
         for position in range(prompt, int(ids.shape[1])):
             _, cache = runner.advance(ids[:, position : position + 1], cache)
-    given = {
+    given: dict[int, Sequence[Any]] = {
         layer: tuple(runner.torch.cat([pair[side] for pair in pairs], dim=-2) for side in (0, 1))
         for layer, pairs in parts.items()
     }

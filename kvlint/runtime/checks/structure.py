@@ -44,7 +44,9 @@ def _moment_as_given(evidence: Evidence) -> Moment:
     empty = evidence.runner.torch.empty
     given = {update.layer: update for step in evidence.recording.steps for update in step.updates}
     layers = [
-        SimpleNamespace(keys=empty(given[index].given, device="meta"), values=empty(given[index].given_values, device="meta"))
+        SimpleNamespace(
+            keys=empty(given[index].given, device="meta"), values=empty(given[index].given_values, device="meta")
+        )
         if cache_layers.is_quantized(layer) and index in given
         else layer
         for index, layer in enumerate(moment.layers)
