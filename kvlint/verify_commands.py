@@ -149,6 +149,7 @@ def exit_code(results: Sequence[Verification]) -> int:
 
 def _list_checks() -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from kvlint.runtime.checks.base import all_checks
@@ -157,7 +158,7 @@ def _list_checks() -> None:
     for title in ("check", "builds on", "what for"):
         table.add_column(title, overflow="fold")
     for check in all_checks():
-        table.add_row(check.name, ", ".join(check.needs), check.explanation)
+        table.add_row(check.name, ", ".join(check.needs), escape(check.explanation))
     Console().print(table)
 
 

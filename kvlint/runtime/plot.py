@@ -11,7 +11,7 @@ from kvlint.runtime.result import Verification
 
 def plot(runs: Verification | Sequence[Verification], path: Path) -> None:
     """Writes a PNG (or what *path*'s suffix says): bytes over tokens, and bytes of every layer at the end, each held
-    against the grouped-query formula, the per-query-head formula and a static cache. Sizes in KiB.
+    against the grouped-query formula, the formula of multi-head attention and a static cache. Sizes in KiB.
 
     Of several runs (one a kind of cache) the first is drawn in full, of the others what their tensors hold.
 
@@ -31,7 +31,7 @@ def plot(runs: Verification | Sequence[Verification], path: Path) -> None:
         ("visible_bytes", "held in tensors", "-", "o", "C0"),
         ("held_bytes", "held in storages", ":", "o", "C1"),
         ("expected_bytes", "formula (kv heads)", "--", "", "C2"),
-        ("mha_bytes", "formula per query head", "--", "", "C3"),
+        ("mha_bytes", "formula, as MHA", "--", "", "C3"),
         ("static_bytes", "static cache", "-.", "", "C4"),
     )
     tokens = [point.tokens for point in one.growth]

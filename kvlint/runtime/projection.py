@@ -37,8 +37,12 @@ def project(evidence: Evidence, tokens: int, batch: int) -> tuple[ProjectedLayer
         )  # fmt: skip
     for index, layer in enumerate(cache_layers.cross_layers(recording.cache)):
         size = cache_layers.visible_bytes(layer) / plan.batch
+        keys = cache_layers.keys_of(layer)
+        rows = 0 if keys is None else int(keys.shape[-2])
         projected.append(
-            ProjectedLayer(index, "cross", "cross", round(size * batch), None, None, "as long as the encoder's output")
+            ProjectedLayer(
+                index, "cross", "cross", round(size * batch), None, None, f"as the encoder's output ({rows} rows)"
+            )
         )
     beside = cache_layers.shown(cache_layers.beside_layers(recording.cache)) / plan.batch
     if beside:
@@ -54,13 +58,16 @@ def _layer(evidence: Evidence, layer: Any, expected: LayerExpectation, index: in
     grown = [step.after[index].visible_bytes / plan.batch for step in recording.steps if index < len(step.after)]
     seen = sum(step.tokens for step in recording.steps)
     if cache_layers.is_quantized(layer):
-        return now / seen * tokens, "grows as measured (quantized)"
+        recent = 0 if keys is None else int(keys.shape[-2])  # rows that are not quantized yet
+        unquantized = cache_layers.shown(one for one in (keys, values) if one is not None) / plan.batch
+        per_row = (now - unquantized) / (seen - recent) if seen > recent else now / seen
+        return unquantized + per_row * (tokens - recent), "grows as measured (quantized)"
     if not expected.kind.attends or keys is None or values is None:
         return now, "does not grow"
     if expected.kind is Kind.OTHER:
         first = recording.steps[0]
         slope = (grown[-1] - grown[0]) / max(1, seen - first.start - first.tokens)
-        return now + slope * (tokens - seen), "grows as measured"
+        return now + slope * (tokens - seen), "estimated from the growth measured"
     per_row = (cache_layers.shown([keys, values]) / plan.batch) / keys.shape[-2]
     indexed = cache_layers.shown(t for name, t in cache_layers.states_of(layer) if name == "indexer_keys") / plan.batch
     constant = now - per_row * keys.shape[-2] - indexed

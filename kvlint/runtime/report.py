@@ -95,12 +95,20 @@ def print_model(console: Console, one: Verification) -> None:
         console.print(f"\n[bold]{check.name}[/]: {escape(check.explanation)}")
     for note in one.notes:
         console.print(f"\n[yellow]note[/]: {escape(note)}")
-    for rows in (layer_rows(one), projection_rows(one)):
-        if len(rows) > 1:
-            console.print()
-            console.print(_grid(rows))
+    for title, rows in _tables(one):
+        console.print(f"\n[bold]{title}[/]")
+        console.print(_grid(rows))
     console.print(_bytes_line(one))
     console.print(_verdict(one.checks))
+
+
+def _tables(one: Verification) -> list[tuple[str, list[tuple[str, ...]]]]:
+    """Title and rows of the tables of bytes that there are: what the run held, and what another length would hold."""
+    tables = [(f"held after {one.tokens} tokens x {one.batch} rows", layer_rows(one))]
+    if one.projection is not None:
+        title = f"extrapolated to {one.projection.tokens} tokens x {one.projection.batch} rows"
+        tables.append((title, projection_rows(one)))
+    return [(title, rows) for title, rows in tables if len(rows) > 1]
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> Any:
@@ -108,21 +116,28 @@ def _grid(rows: Sequence[Sequence[str]]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for title in rows[0]:
-        table.add_column(title, overflow="fold", justify="left")
+    for number, title in enumerate(rows[0]):
+        if any(row[number] for row in rows[1:]):  # the values of most layers are shaped as their keys
+            table.add_column(title, overflow="fold", no_wrap=max(len(row[number]) for row in rows[1:]) < 10)
+    rows = [rows[0], *([cell for number, cell in enumerate(row) if any(other[number] for other in rows[1:])]
+                       for row in rows[1:])]  # fmt: skip
     for row in rows[1:]:
         table.add_row(*map(escape, row))
     return table
 
 
 def layer_rows(one: Verification) -> list[tuple[str, ...]]:
-    """The table of what each layer held, a title row first; layers that are alike share a row."""
+    """The table of what each layer held, a title row first; layers that are alike share a row. Dtype and device have a
+    column where not all layers have those of the run."""
     groups: dict[tuple[str, ...], list[LayerSummary]] = {}
+    mixed = any(layer.keys and (layer.dtype, layer.device) != (one.dtype, one.device) for layer in one.layers)
     for layer in one.layers:
         shapes = (_shape(layer.keys), "" if layer.values == layer.keys else _shape(layer.values))
-        key: tuple[str, ...] = (layer.kind, layer.layer_class, *shapes, layer.dtype, layer.device, str(layer.visible_bytes))
+        place = (layer.dtype, layer.device) if mixed else ()
+        key: tuple[str, ...] = (layer.kind, layer.layer_class, *shapes, *place, str(layer.visible_bytes))
         groups.setdefault(key, []).append(layer)
-    titles = ("layer", "kind", "cache layer", "keys", "values", "dtype", "device", "bytes", "formula", "per query head")
+    columns = ("dtype", "device") if mixed else ()
+    titles = ("layer", "kind", "cache layer", "keys", "values", *columns, "bytes", "formula", "as MHA")
     rows: list[tuple[str, ...]] = [titles]
     for key, layers in groups.items():
         first = layers[0]
@@ -144,8 +159,7 @@ def projection_rows(one: Verification) -> list[tuple[str, ...]]:
     for layer in one.projection.layers:
         key = (layer.part, layer.kind, layer.bytes, layer.formula_bytes, layer.mha_bytes, layer.how)
         groups.setdefault(key, []).append(layer.index)
-    title = f"at {one.projection.tokens} tokens x {one.projection.batch} rows"
-    rows: list[tuple[str, ...]] = [("layer", "kind", title, "formula", "per query head", "how")]
+    rows: list[tuple[str, ...]] = [("layer", "kind", "bytes", "formula", "as MHA", "how")]
     for (part, kind, size, formula, mha, how), indices in groups.items():
         name = _ranges(indices) if part != "beside" else ""
         rows.append((name, kind if part == "self" else part, _each(size, indices), _each(formula, indices),
@@ -201,9 +215,8 @@ def to_markdown(verifications: Sequence[Verification]) -> str:
         lines += ["", *_markdown(checks)]
         lines += [line for check in one.failures for line in ("", f"**{check.name}**: {check.explanation}")]
         lines += [line for note in one.notes for line in ("", f"Note: {note}")]
-        for rows in (layer_rows(one), projection_rows(one)):
-            if len(rows) > 1:
-                lines += ["", *_markdown(rows)]
+        for title, rows in _tables(one):
+            lines += ["", f"Bytes {title}:", "", *_markdown(rows)]
         lines += ["", _bytes_line(one).strip()]
     return "\n".join(lines) + "\n"
 
@@ -222,7 +235,7 @@ def _bytes_line(one: Verification) -> str:
     )
     text = f"\ncache after {one.tokens} tokens x {one.batch} rows: {size_text(visible)} ({size_text(held)} held)"
     if formula:
-        text += f"; formula {size_text(formula)}, per query head {size_text(mha)}, static {size_text(static)}"
+        text += f"; formula {size_text(formula)}, as MHA {size_text(mha)}, static {size_text(static)}"
     if one.peak_bytes:
         text += f"; peak on the device {size_text(one.peak_bytes)}"
     return text

@@ -144,15 +144,18 @@ def _examined(loaded: Loaded, options: Options) -> Verification:
         python=platform.python_version(),
         seed=plan.seed,
         prompt=tuple(tuple(int(token) for token in row) for row in recording.ids[:, : plan.prompt].tolist()),
-        notes=_notes(checks),
+        notes=_notes(checks, options),
         projection=projection,
     )
 
 
-def _notes(checks: Sequence[CheckResult]) -> tuple[str, ...]:
+def _notes(checks: Sequence[CheckResult], options: Options) -> tuple[str, ...]:
     """What a reader should know although nothing failed."""
     windows = (check.found for check in checks if check.name == "window" and check.found.startswith("not filled"))
-    return tuple(f"window {text}" for text in windows)
+    notes = [f"window {text}" for text in windows]
+    if options.at_length and options.source.random_weights and options.source.shrunk:
+        notes.append("the bytes are those of the shrunk model (--full-size keeps the sizes of the configuration)")
+    return tuple(notes)
 
 
 def _unsupported(options: Options, reason: str) -> Verification:
