@@ -25,14 +25,14 @@ def plot(runs: Verification | Sequence[Verification], path: Path) -> None:
     from matplotlib.figure import Figure
 
     one, *others = [runs] if isinstance(runs, Verification) else runs
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    figure = Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
     lines = (
-        ("visible_bytes", "held in tensors", "-", "o", "C0"),
-        ("held_bytes", "held in storages", ":", "o", "C1"),
+        ("visible_bytes", f"{one.cache} cache, held in tensors", "-", "o", "C0"),
+        ("held_bytes", f"{one.cache} cache, held in storages", ":", "o", "C1"),
         ("expected_bytes", "formula (kv heads)", "--", "", "C2"),
         ("mha_bytes", "formula, as MHA", "--", "", "C3"),
-        ("static_bytes", "static cache", "-.", "", "C4"),
+        ("static_bytes", "formula, preallocated", "-.", "", "C4"),
     )
     tokens = [point.tokens for point in one.growth]
     for name, label, style, marker, colour in lines:
@@ -40,16 +40,16 @@ def plot(runs: Verification | Sequence[Verification], path: Path) -> None:
         left.plot(tokens, sizes, linestyle=style, marker=marker or None, label=label, color=colour)
     for number, other in enumerate(others):
         sizes = [point.visible_bytes / 1024 for point in other.growth]
-        left.plot([point.tokens for point in other.growth], sizes, marker="s", label=f"{other.cache} cache",
+        left.plot([point.tokens for point in other.growth], sizes, marker="s", label=f"{other.cache} cache, held in tensors",
                   color=f"C{5 + number}")  # fmt: skip
     left.set_xlabel("tokens a row")
     left.set_ylabel("KiB")
     left.set_title("cache by length")
-    left.legend()
+    figure.legend(loc="outside lower center", ncols=4, fontsize="small")
     width = 0.2
-    for offset, (name, label, _, _, colour) in enumerate(lines[:1] + lines[2:]):
+    for offset, (name, _, _, _, colour) in enumerate(lines[:1] + lines[2:]):
         places = [place + (offset - 1.5) * width for place in range(len(one.layers))]
-        right.bar(places, [getattr(layer, name) / 1024 for layer in one.layers], width, label=label, color=colour)
+        right.bar(places, [getattr(layer, name) / 1024 for layer in one.layers], width, color=colour)
     right.set_xticks(range(len(one.layers)), [f"{layer.index}\n{layer.kind}" for layer in one.layers])
     right.set_title(f"cache by layer after {one.tokens} tokens")
     figure.suptitle(f"{one.model} ({one.dtype}, {one.cache} cache, batch {one.batch})")
