@@ -41,6 +41,8 @@ class Plan:
 
     *cache* is "dynamic", "static", "quantized", "offloaded" (dynamic) or "offloaded-static"; *only_non_sliding* is
     ``offload_only_non_sliding``, None for the class's own default (False for the dynamic, True for the static cache).
+    *make_cache* is a function from the configuration and a length in tokens to an empty cache of a class of your own; it
+    takes the place of *cache*, which is then only what reports call it.
     """
 
     batch: int = 2
@@ -53,6 +55,7 @@ class Plan:
     residual: int = 4
     seed: int = 0
     only_non_sliding: bool | None = None
+    make_cache: Callable[[Any, int], Any] | None = None
 
     @property
     def offloads(self) -> bool:
@@ -129,6 +132,8 @@ class Runner:
         length = length or self.plan.tokens + self.plan.chunk + 2
         kind = self.plan.cache
         cache: Any
+        if self.plan.make_cache is not None:
+            return self.plan.make_cache(self.config, length)
         if kind == "dynamic":
             return None
         if kind == "static":

@@ -230,7 +230,9 @@ def generate(evidence: Evidence) -> Outcome:
     implementation = {"static": "static", "offloaded": "offloaded", "offloaded-static": "offloaded_static"}.get(
         plan.cache
     )
-    cached_options = {"cache_implementation": implementation} if implementation else {}
+    cached_options: dict[str, Any] = {"cache_implementation": implementation} if implementation else {}
+    if plan.make_cache is not None and runner.keyword:
+        cached_options = {runner.keyword: runner.new_cache()}
     with runner.torch.no_grad():
         cached = runner.model.generate(ids, use_cache=True, **options, **cached_options)
         plain = runner.model.generate(ids, use_cache=False, **options)
