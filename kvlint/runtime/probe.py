@@ -197,7 +197,7 @@ class Runner:
             if explicit and self.masked and not (self.states_only and past):
                 arguments["attention_mask"] = mask
             if explicit and self.positions:
-                arguments["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+                arguments["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :].contiguous()
         if hidden:
             arguments |= {"output_hidden_states": True, "return_dict": True}
         with self.torch.no_grad():
