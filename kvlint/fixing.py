@@ -29,17 +29,26 @@ def choose(
 ) -> tuple[Unit, ...]:
     """Chooses from the fixes of *findings* (of one region) those that can be applied in one round.
 
-    *silenced* findings are not fixed, and neither is a group that one of them belongs to.
+    *silenced* findings are not fixed, and neither is a group or a unit that one of them belongs to. A unit of which one
+    fix may not be applied in this run is left whole.
     """
     groups: dict[str, list[Finding]] = {}
     for number, finding in enumerate(sorted(findings, key=first_edit)):
         if finding.fix is not None:
             groups.setdefault(finding.fix.group or f"\0{number}", []).append(finding)
     blocked = {finding.fix.group for finding in silenced if finding.fix is not None and finding.fix.group}
+    whole = {finding.fix.unit for finding in silenced if finding.fix is not None}
+    whole |= {
+        finding.fix.unit
+        for finding in findings
+        if finding.fix is not None and not is_allowed(finding, allowed, fixable)
+    }
     units: list[Unit] = []
     taken: list[Edit] = []
     for name, members in groups.items():
         if name in blocked or not all(is_allowed(member, allowed, fixable) for member in members):
+            continue
+        if any(member.fix is not None and member.fix.unit and member.fix.unit in whole for member in members):
             continue
         edits = sorted({edit for member in members for edit in fix_edits(member)})
         if edits and not overlap_inside(edits) and not any(collides_with_any(edit, taken) for edit in edits):
