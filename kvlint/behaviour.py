@@ -127,3 +127,9 @@ def attention_families() -> AttentionFamilies:
     """The families whose attention modules differ from the rest."""
     row = tables()["attention_families"]
     return AttentionFamilies(frozenset(row["early"]), frozenset(row["other"]))
+
+
+@lru_cache(maxsize=1)
+def layer_tensors() -> Mapping[str, str]:
+    """Classes of decoder layers that return the hidden states alone, and the releases on which they do."""
+    return {name: releases for releases, names in tables()["layer_tensor"].items() for name in names}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_ENTRIES = 20_000
-FORMAT = 1
+FORMAT = 2
 
 
 def key_of(job: Job, timeline: str) -> str:
@@ -36,6 +36,7 @@ def key_of(job: Job, timeline: str) -> str:
         ",".join(sorted(job.codes)),
         f"{job.target.bits:x}",
         f"{job.fix_docstrings} {job.use_suppressions} {job.with_fixes}",
+        repr(job.surroundings),
     ]
     return digest("\n".join(words).encode("utf-8", "surrogateescape"))
 

@@ -11,36 +11,38 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvlint.config import Overrides, Resolver, Settings, check_format, check_globs, check_show, describe
+from kvlint.config import BASELINE_NAME, Overrides, Resolver, Settings, check_format, check_globs, check_show, describe
 from kvlint.discovery import Discovery, FoundFile, discover
 from kvlint.errors import UsageProblem
+from kvlint.options import (
+    FILES,
+    FIXING,
+    HELP,
+    KNOWN,
+    LISTED,
+    REPORT,
+    RULES,
+    RUN,
+    SETTINGS,
+    GroupedCommand,
+    config_options,
+    file_options,
+    flat,
+    jobs_option,
+    option,
+    resolver_of,
+    rule_options,
+)
 from kvlint.report import format_names
 from kvlint.selection import check_selectors
 
 if TYPE_CHECKING:
-    from kvlint.engine import Run
+    from kvlint.baseline import Baseline, Known
+    from kvlint.changed_lines import ChangedLines
     from kvlint.report._view import View
+    from kvlint.run import Run
 
 STDIN_NAME = "<stdin>"
-
-
-class Listed(click.ParamType[Any]):
-    """Words separated by commas."""
-
-    name = "list"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str):
-            return tuple(word.strip() for word in value.split(",") if word.strip())
-        return value
-
-
-LISTED = Listed()
-
-
-def flat(values: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The words of an option that may be repeated."""
-    return tuple(word for value in values for word in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,84 +62,116 @@ class Request:
     use_suppressions: bool
     quiet: bool
     python: str | None
+    since: str | None = None
+    write_baseline: bool = False
+    add_ignore: str | None = None
+    changed: ChangedLines | None = None
 
     @property
     def fixing(self) -> bool:
         return self.fix or self.fix_only or self.diff
 
 
-@click.command("check", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("check", cls=GroupedCommand, context_settings=HELP)
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@click.option(
+@option(
+    SETTINGS,
     "--target",
     metavar="RELEASES",
     help="Releases of transformers to lint for: 5.24, '>=4.56,<6', latest (default), installed, project.",
 )
-@click.option("--python", metavar="ENV", help="Environment or interpreter whose transformers --target installed reads.")
-@click.option(
-    "--select",
+@option(
+    SETTINGS,
+    "--python",
+    metavar="ENV",
+    help="Environment or interpreter whose transformers --target installed reads.",
+)
+@config_options
+@option(
+    SETTINGS, "--show-settings", is_flag=True, help="Print the settings that hold for the first path, and the target."
+)
+@rule_options
+@option(RULES, "--extend-select", type=LISTED, multiple=True, metavar="RULES", help="Use these rules too.")
+@option(
+    RULES,
+    "--show",
     type=LISTED,
     multiple=True,
-    metavar="RULES",
-    help="Use these rules only: codes, prefixes (KV2), names, ALL; comma-separated.",
+    metavar="KINDS",
+    help="List what is only counted: deprecated, undecided.",
 )
-@click.option("--extend-select", type=LISTED, multiple=True, metavar="RULES", help="Use these rules too.")
-@click.option("--ignore", type=LISTED, multiple=True, metavar="RULES", help="Do not use these rules.")
-@click.option(
-    "--show", type=LISTED, multiple=True, metavar="KINDS", help="List what is only counted: deprecated, undecided."
+@option(RULES, "--ignore-suppressions", is_flag=True, help="Report also what a comment silences.")
+@file_options
+@option(
+    FILES,
+    "--force-exclude/--no-force-exclude",
+    default=None,
+    help="Exclude files also when they are named (pre-commit).",
 )
-@click.option("--fix", is_flag=True, help="Apply the safe fixes.")
-@click.option(
-    "--unsafe-fixes/--no-unsafe-fixes", default=None, help="With --fix or --diff: also those that need a look."
+@option(
+    FILES,
+    "--respect-gitignore/--no-respect-gitignore",
+    default=None,
+    help="Leave out what git ignores (default).",
 )
-@click.option("--diff", is_flag=True, help="Show what --fix would change as one patch (git apply); write nothing.")
-@click.option("--fix-only", is_flag=True, help="Apply fixes and report nothing.")
-@click.option("--fix-docstrings/--no-fix-docstrings", default=None, help="Also rewrite examples in docstrings.")
-@click.option(
+@option(FILES, "--stdin-filename", metavar="NAME", help="What to call the text read from standard input (PATHS is -).")
+@option(
+    FILES, "--since", metavar="REV", help="Report only on lines that changed since the tree left this git revision."
+)
+@option(FILES, "--show-files", is_flag=True, help="List the files that would be linted.")
+@option(FIXING, "--fix", is_flag=True, help="Apply the safe fixes.")
+@option(
+    FIXING, "--unsafe-fixes/--no-unsafe-fixes", default=None, help="With --fix or --diff: also those that need a look."
+)
+@option(FIXING, "--diff", is_flag=True, help="Show what --fix would change as one patch (git apply); write nothing.")
+@option(FIXING, "--fix-only", is_flag=True, help="Apply fixes and report nothing.")
+@option(FIXING, "--fix-docstrings/--no-fix-docstrings", default=None, help="Also rewrite examples in docstrings.")
+@option(KNOWN, "--baseline", metavar="FILE", help="Report only findings that are not in FILE.")
+@option(KNOWN, "--no-baseline", is_flag=True, help="Use no baseline, not the one of the configuration either.")
+@option(
+    KNOWN,
+    "--write-baseline",
+    is_flag=True,
+    help=f"Write the findings of this run to the baseline ({BASELINE_NAME} by default), and exit 0.",
+)
+@option(
+    KNOWN,
+    "--add-ignore",
+    metavar="[=REASON]",
+    default=None,
+    help="Silence the findings of this run with ignore comments on their lines.",
+)
+@option(
+    REPORT,
     "--output-format",
     metavar="FORMAT",
-    help=f"One of {', '.join(format_names())}; full by default.",
+    help=f"One of {', '.join(format_names())}; full by default, github in a GitHub workflow.",
 )
-@click.option("-o", "--output-file", metavar="FILE", help="Write the report to FILE.")
-@click.option("--statistics", is_flag=True, help="Count the findings of each rule.")
-@click.option(
-    "--exclude", type=LISTED, multiple=True, metavar="GLOBS", help="Exclude these instead of the default ones."
+@option(REPORT, "-o", "--output-file", metavar="FILE", help="Write the report to FILE.")
+@option(REPORT, "--statistics", is_flag=True, help="Count the findings of each rule.")
+@option(REPORT, "--exit-zero", is_flag=True, help="Exit 0 also with findings.")
+@option(
+    REPORT,
+    "--exit-non-zero-on-fix",
+    is_flag=True,
+    help="Exit 1 where anything was fixed, also if nothing is left.",
 )
-@click.option("--extend-exclude", type=LISTED, multiple=True, metavar="GLOBS", help="Exclude these too.")
-@click.option(
-    "--force-exclude/--no-force-exclude", default=None, help="Exclude files also when they are named (pre-commit)."
-)
-@click.option("--respect-gitignore/--no-respect-gitignore", default=None, help="Leave out what git ignores (default).")
-@click.option("--stdin-filename", metavar="NAME", help="What to call the text read from standard input (PATHS is -).")
-@click.option("--config", metavar="FILE", help="Read settings from FILE, not from the nearest pyproject.toml.")
-@click.option("--isolated", is_flag=True, help="Read no configuration file.")
-@click.option("--ignore-suppressions", is_flag=True, help="Report also what a comment silences.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write stored results.")
-@click.option("--cache-dir", metavar="FOLDER", help="Where results are stored.")
-@click.option(
-    "--jobs",
-    "-j",
-    type=click.IntRange(min=0),
-    default=None,
-    metavar="N",
-    help="Worker processes (default: one a core).",
-)
-@click.option("--show-files", is_flag=True, help="List the files that would be linted.")
-@click.option("--show-settings", is_flag=True, help="Print the settings that hold for the first path.")
-@click.option("--exit-zero", is_flag=True, help="Exit 0 also with findings.")
-@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit 1 where anything was fixed, also if nothing is left.")
-@click.option(
+@option(
+    REPORT,
     "--color",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     help="Colours (auto: on a terminal; NO_COLOR, FORCE_COLOR).",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Findings only: no summary, no remarks.")
+@option(REPORT, "-q", "--quiet", is_flag=True, help="Findings only: no summary, no remarks.")
+@jobs_option
+@option(RUN, "--no-cache", is_flag=True, help="Neither read nor write stored results.")
+@option(RUN, "--cache-dir", metavar="FOLDER", help="Where results are stored.")
 def check(**options: Any) -> int:
     """Lint files and folders (the default command)."""
     overrides = read_overrides(options)
     cwd = os.getcwd()
-    resolver = Resolver.create(overrides, cwd, options["config"], options["isolated"])
+    resolver = resolver_of(options, overrides, cwd)
     request = Request(
         fix=options["fix"],
         fix_only=options["fix_only"],
@@ -152,22 +186,64 @@ def check(**options: Any) -> int:
         use_suppressions=not options["ignore_suppressions"],
         quiet=options["quiet"],
         python=options["python"],
+        since=options["since"],
+        write_baseline=options["write_baseline"],
+        add_ignore=options["add_ignore"],
     )
     paths: tuple[str, ...] = options["paths"] or (".",)
+    check_combinations(request, paths == ("-",))
     if options["show_settings"]:
-        sys.stdout.write(describe(resolver.for_folder(folder_of(paths[0], resolver.cwd))))
+        folder = folder_of(paths[0], resolver.cwd)
+        settings = resolver.for_folder(folder)
+        sys.stdout.write(describe(settings, target_remarks(settings, folder, request)))
         return 0
     if paths == ("-",):
         return check_stdin(resolver, request)
     if "-" in paths:
         raise UsageProblem("'-' (standard input) cannot be mixed with other paths")
     found = discover(paths, resolver)
+    if request.since is not None:
+        from kvlint.changed_lines import changed_since
+
+        changed = changed_since(request.since, cwd)
+        found = replace(found, files=tuple(file for file in found.files if changed.touches_file(file.path)))
+        request = replace(request, changed=changed)
     if options["show_files"]:
-        from kvlint.engine import shown_path
+        from kvlint.run import shown_path
 
         sys.stdout.write("".join(f"{shown_path(file.path, cwd)}\n" for file in found.files))
         return 0
     return lint_and_report(found, resolver.for_folder(folder_of(paths[0], cwd)), cwd, request, None)
+
+
+def target_remarks(settings: Settings, folder: str, request: Request) -> list[str]:
+    """What ``--show-settings`` says of the releases in force. Raises UsageProblem for a target that means nothing."""
+    from kvlint.run import Options, Targets
+    from kvlint.timeline import the_timeline
+
+    target = Targets(Options(cwd=folder, environment=request.python)).of(settings, folder)
+    releases = the_timeline().ranges(target.releases)
+    remark = f"target: transformers {target.text} ({target.source}): {', '.join(releases)}"
+    return [remark, target.note] if target.note else [remark]
+
+
+def check_combinations(request: Request, stdin: bool) -> None:
+    """Raises UsageProblem for options that contradict each other."""
+    if request.add_ignore is not None and not request.add_ignore.isprintable():
+        raise UsageProblem("--add-ignore: the reason is one line of text")
+    writes = {
+        "--write-baseline": request.write_baseline,
+        "--add-ignore": request.add_ignore is not None,
+        "--fix, --fix-only and --diff": request.fixing,
+    }
+    asked = [name for name, wanted in writes.items() if wanted]
+    if len(asked) > 1:
+        raise UsageProblem(f"{asked[0]} cannot be combined with {asked[1]}: run one after the other")
+    if request.since is not None and (request.fixing or request.write_baseline):
+        raise UsageProblem(f"--since cannot be combined with {asked[0]}, which is about whole files")
+    if stdin and (request.since is not None or request.write_baseline or request.add_ignore is not None):
+        name = "--since" if request.since is not None else asked[0]
+        raise UsageProblem(f"{name} is about files, not standard input")
 
 
 def read_overrides(options: dict[str, Any]) -> Overrides:
@@ -184,10 +260,6 @@ def read_overrides(options: dict[str, Any]) -> Overrides:
     check_show(lists["show"], "--show")
     if options["output_format"] is not None:
         check_format(options["output_format"], "--output-format")
-    if options["config"] is not None and not os.path.isfile(options["config"]):
-        raise UsageProblem(f"--config {options['config']}: no such file")
-    if options["config"] is not None and options["isolated"]:
-        raise UsageProblem("--config and --isolated contradict each other")
     return Overrides(
         target=options["target"],
         select=lists["select"] if options["select"] else None,
@@ -203,7 +275,18 @@ def read_overrides(options: dict[str, Any]) -> Overrides:
         output_format=options["output_format"],
         jobs=options["jobs"],
         cache_dir=options["cache_dir"] and os.path.abspath(os.path.expanduser(options["cache_dir"])),
+        baseline=baseline_of(options),
     )
+
+
+def baseline_of(options: dict[str, Any]) -> str | None:
+    """The baseline that the command line names, "" for none at all. Raises UsageProblem for a contradiction."""
+    if not options["no_baseline"]:
+        named: str | None = options["baseline"]
+        return named and os.path.abspath(os.path.expanduser(named))
+    if options["baseline"] is not None or options["write_baseline"]:
+        raise UsageProblem("--no-baseline contradicts --baseline and --write-baseline")
+    return ""
 
 
 def folder_of(path: str, cwd: str) -> str:
@@ -232,9 +315,15 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
 
     *settings* are those of the first path: they decide what concerns the whole run (format, hidden kinds, workers).
     """
-    from kvlint.engine import Options, run
     from kvlint.fixing import allowed_applicabilities
+    from kvlint.progress import on_terminal
+    from kvlint.run import Options, run
 
+    baseline = None
+    if settings.baseline and not request.write_baseline:
+        from kvlint.baseline import read
+
+        baseline = read(settings.baseline)
     allowed = allowed_applicabilities(settings.unsafe_fixes)
     options = Options(
         cwd=cwd,
@@ -245,7 +334,12 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
         jobs=settings.jobs,
         environment=request.python,
     )
-    outcome = run(found.files, options, stdin)
+    progress = on_terminal(len(found.files)) if not request.quiet else None
+    try:
+        outcome = run(found.files, options, stdin, progress)
+    finally:
+        if progress is not None:
+            progress.clear()
     faults: list[str] = []
     if internal := [fault for result in outcome.results for fault in result.faults]:
         from kvlint.jobs import worded_faults
@@ -259,14 +353,79 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
             again = run([file for file in found.files if file.path in refused], replace(options, allowed=frozenset()))
             written = tuple(result for result in outcome.results if result.path not in refused)
             outcome = replace(outcome, results=(*written, *again.results))
+    view, stale = make_view(outcome, settings, request, found.files, baseline, stdin)
+    notices = [*outcome.notices, *(notice for result in outcome.results for notice in result.notices), *stale]
+    if request.write_baseline:
+        return write_baseline(view, outcome, found.files, settings, request) if not faults else complain(faults)
+    if request.add_ignore is not None:
+        silenced, notes = add_ignores(view, outcome, request.add_ignore)
+        files = [file for file in found.files if file.path in silenced]
+        again = run(files, options)
+        results = (*(result for result in outcome.results if result.path not in silenced), *again.results)
+        outcome = replace(outcome, results=results)
+        view, _ = make_view(outcome, settings, request, found.files, baseline, stdin)
+        notices += notes
     if not request.quiet:
-        for notice in (*outcome.notices, *(notice for result in outcome.results for notice in result.notices)):
+        for notice in notices:
             print(f"kvlint: note: {notice}", file=sys.stderr)
-    view = make_view(outcome, settings, request)
     report(outcome, view, settings, request, stdin is not None)
+    complain(faults)
+    return exit_code(view, outcome, request, bool(faults))
+
+
+def complain(faults: Sequence[str]) -> int:
+    """Names each fault on the error stream; returns the exit code that they make."""
     for fault in faults:
         print(f"kvlint: error: {fault}", file=sys.stderr)
-    return exit_code(view, outcome, request, bool(faults))
+    return 2
+
+
+def write_baseline(view: View, outcome: Run, files: Sequence[FoundFile], settings: Settings, request: Request) -> int:
+    """Writes the listed findings to the baseline. Raises UsageProblem where that fails."""
+    from kvlint.baseline import Linted, renewed, written
+    from kvlint.discovery import describe_error
+    from kvlint.report._text import count
+    from kvlint.writing import write_atomically
+
+    path = settings.baseline or os.path.abspath(BASELINE_NAME)
+    baseline = renewed(path, Linted.of(files, outcome), view.found)
+    try:
+        write_atomically(path, written(baseline).encode("utf-8", "surrogateescape"))
+    except OSError as problem:
+        raise UsageProblem(f"baseline {path}: cannot be written: {describe_error(problem)}") from None
+    if not request.quiet:
+        paths = len({known.path for known in baseline.entries})
+        total = count(baseline.entries.total(), "finding")
+        print(f"Wrote {total} in {count(paths, 'file')} to {os.path.relpath(path)}.")
+    return 0
+
+
+def add_ignores(view: View, outcome: Run, reason: str) -> tuple[frozenset[str], list[str]]:
+    """Adds ignore comments for the listed findings to their files; the paths that were written, and remarks."""
+    from pathlib import Path
+
+    from kvlint.discovery import describe_error
+    from kvlint.ignoring import with_comments
+    from kvlint.report._text import count
+    from kvlint.writing import write_atomically
+
+    paths = {result.shown: result.path for result in outcome.results}
+    written: set[str] = set()
+    notes: list[str] = []
+    total = 0
+    for shown in sorted({item.path for item in view.found}):
+        path = paths[shown]
+        try:
+            data = Path(path).read_bytes()
+            new, placed = with_comments(Path(path), data, (o for o in view.found if o.path == shown), reason)
+            if new != data:
+                write_atomically(path, new)
+                written.add(path)
+                total += placed
+        except OSError as problem:
+            raise UsageProblem(f"{shown}: cannot be written: {describe_error(problem)}") from None
+    notes.append(f"added ignore comments for {count(total, 'finding')} in {count(len(written), 'file')}")
+    return frozenset(written), notes
 
 
 def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> dict[str, str]:
@@ -295,19 +454,42 @@ def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> dict[str
     return refused
 
 
-def make_view(outcome: Run, settings: Settings, request: Request) -> View:
-    """The run as the reports see it."""
+STALE_LISTED = 10
+"""So many entries of a baseline of which nothing is left are named."""
+
+
+def make_view(
+    outcome: Run,
+    settings: Settings,
+    request: Request,
+    files: Sequence[FoundFile],
+    baseline: Baseline | None,
+    stdin: bytes | None,
+) -> tuple[View, list[str]]:
+    """The run as the reports see it, and remarks on a baseline that says more than there is."""
     from kvlint.fixing import allowed_applicabilities
     from kvlint.report._view import View, split
 
     every = [item for result in outcome.results for item in result.diagnostics]
     every.sort(key=lambda item: item.sort_key)
-    shown, hidden, codes = split(every, settings.show)
+    stale: list[str] = []
+    known = 0
+    kept = split(every, settings.show)[0]
+    if baseline is not None:
+        from kvlint.baseline import Linted, without_known
+
+        comparison = without_known(baseline, Linted.of(files, outcome, stdin), kept)
+        kept, known, stale = comparison.new, comparison.known, worded(comparison.stale, baseline)
+    if request.changed is not None:
+        paths = {result.shown: result.path for result in outcome.results}
+        every = [item for item in every if request.changed.touches(item, paths[item.path])]
+        kept = tuple(item for item in kept if request.changed.touches(item, paths[item.path]))
+    _, hidden, codes = split(every, settings.show)
     applied: Counter[str] = Counter()
     for result in outcome.results:
         applied.update(dict(result.applied))
-    return View(
-        found=shown,
+    view = View(
+        found=kept,
         hidden=tuple(sorted(hidden.items())),
         hidden_codes=tuple(sorted(codes)),
         files=outcome.files,
@@ -318,7 +500,26 @@ def make_view(outcome: Run, settings: Settings, request: Request) -> View:
         fixable=settings.fixable_codes(),
         color=wants_color(request.color, request.output_file is not None, request.fixing and outcome.files == 1),
         quiet=request.quiet,
+        targets=outcome.checked_for,
+        known=known,
     )
+    return view, stale
+
+
+def worded(stale: Sequence[Known], baseline: Baseline) -> list[str]:
+    """Remarks on the entries of a baseline of which nothing is left."""
+    name = os.path.basename(baseline.path)
+    lines = [
+        f"{name}: no longer found: {entry.code} in {entry.path}{f', {entry.scope}' if entry.scope else ''}: `{entry.text}`"
+        for entry in stale[:STALE_LISTED]
+    ]
+    if stale:
+        from kvlint.report._text import count
+
+        more = f" ({len(stale) - STALE_LISTED:,} not named)" if len(stale) > STALE_LISTED else ""
+        gone = "is" if len(stale) == 1 else "are"
+        lines.append(f"{name}: {count(len(stale), 'finding')} {gone} gone{more}; --write-baseline takes them out")
+    return lines
 
 
 def wants_color(choice: str, to_file: bool, to_errors: bool) -> bool:
@@ -352,9 +553,12 @@ def report(outcome: Run, view: View, settings: Settings, request: Request, from_
     if request.fix_only:
         return
     if request.show_statistics:
-        text = statistics(view) + summary(view) if settings.output_format in FOR_PEOPLE else statistics_json(view)
+        programs = settings.output_format not in ("", *FOR_PEOPLE)
+        text = statistics_json(view) if programs else statistics(view) + summary(view)
     else:
-        text = render(settings.output_format, view)
+        text = render(settings.format_in_force, view)
+        if not settings.output_format and settings.format_in_force not in FOR_PEOPLE:
+            text += summary(view)
     if request.output_file is not None:
         try:
             with open(request.output_file, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:

@@ -9,47 +9,60 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvlint.check_command import LISTED, flat, wants_color
-from kvlint.config import Overrides, Resolver
+from kvlint.check_command import wants_color
 from kvlint.discovery import discover
 from kvlint.errors import UsageProblem
-from kvlint.selection import check_selectors
+from kvlint.options import (
+    HELP,
+    REPORT,
+    RULES,
+    RUN,
+    SETTINGS,
+    GroupedCommand,
+    config_options,
+    file_options,
+    jobs_option,
+    option,
+    resolver_of,
+    rule_options,
+    shared_overrides,
+)
 
 if TYPE_CHECKING:
     from kvlint.compat import Compatibility
-    from kvlint.engine import Run
     from kvlint.releases import ReleaseSet
+    from kvlint.run import Run
 
 EVERY = ">=0"
 """The target that holds every release of the timeline."""
 
 
-@click.command("compat", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("compat", cls=GroupedCommand, context_settings=HELP)
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
-@click.option("--target", metavar="RELEASES", help="Look at these releases only: 5.24, '>=4.56,<6', project.")
-@click.option("--select", type=LISTED, multiple=True, metavar="RULES", help="Use these rules only.")
-@click.option("--ignore", type=LISTED, multiple=True, metavar="RULES", help="Do not use these rules.")
-@click.option(
-    "--exclude", type=LISTED, multiple=True, metavar="GLOBS", help="Exclude these instead of the default ones."
-)
-@click.option(
+@option(SETTINGS, "--target", metavar="RELEASES", help="Look at these releases only: 5.24, '>=4.56,<6', project.")
+@config_options
+@rule_options
+@option(RULES, "--ignore-suppressions", is_flag=True, help="Count also what a comment silences.")
+@file_options
+@option(
+    REPORT,
     "--output-format",
     type=click.Choice(["chart", "json"]),
     default="chart",
     show_default=True,
     help="chart is for people.",
 )
-@click.option("--html", metavar="FILE", help="Also write FILE, a page with the matrix of uses and releases.")
-@click.option(
+@option(REPORT, "--html", metavar="FILE", help="Also write FILE, a page with the matrix of uses and releases.")
+@option(
+    REPORT,
     "--link",
     metavar="TEMPLATE",
     help="Links of the page, with {path} and {line}: 'https://github.com/me/it/blob/main/{path}#L{line}'.",
 )
-@click.option("--fail-on", metavar="RELEASES", help="Exit 1 where a use breaks or is silently wrong on one of these.")
-@click.option("--ignore-suppressions", is_flag=True, help="Count also what a comment silences.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write stored results.")
-@click.option("--jobs", "-j", type=click.IntRange(min=0), default=None, metavar="N", help="Worker processes.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours.")
+@option(REPORT, "--fail-on", metavar="RELEASES", help="Exit 1 where a use breaks or is silently wrong on one of these.")
+@option(REPORT, "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours.")
+@jobs_option
+@option(RUN, "--no-cache", is_flag=True, help="Neither read nor write stored results.")
 def compat(paths: tuple[str, ...], **options: Any) -> int:
     """Show which releases of transformers the code in PATHS works on.
 
@@ -90,20 +103,10 @@ def failing(known: Compatibility, releases: ReleaseSet) -> bool:
 
 def analyse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[Run, list[str]]:
     """The findings on all releases, and the folders that could not be read. Raises UsageProblem for wrong options."""
-    from kvlint.engine import Options, run
+    from kvlint.run import Options, run
 
-    lists = {name: flat(options[name]) for name in ("select", "ignore", "exclude")}
-    check_selectors(lists["select"], "--select")
-    check_selectors(lists["ignore"], "--ignore")
-    overrides = Overrides(
-        target=options["target"] or EVERY,
-        select=lists["select"] if options["select"] else None,
-        ignore=lists["ignore"],
-        exclude=lists["exclude"] if options["exclude"] else None,
-        jobs=options["jobs"],
-    )
     cwd = os.getcwd()
-    resolver = Resolver.create(overrides, cwd)
+    resolver = resolver_of(options, shared_overrides(options, target=options["target"] or EVERY), cwd)
     found = discover(paths, resolver)
     settings = resolver.for_folder(cwd)
     how = Options(

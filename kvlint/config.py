@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -25,16 +25,21 @@ DEFAULT_EXCLUDES = (
 
 SHOWABLE = ("deprecated", "undecided")
 
+BASELINE_NAME = "kvlint-baseline.json"
+"""What `--write-baseline` writes where no baseline is named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that decides how a file is linted and reported.
 
-    *root* is the folder that globs are relative to; *source* the configuration file, "" for none; *target_from* names
-    what said *target*. *select* None stands for every rule that is on by default, *fixable* None for every rule.
+    *root* is the folder that globs are relative to ("": the current one, in calls of `kvlint.lint`); *source* the
+    configuration file, "" for none; *target_from* names what said *target*. *select* None stands for every rule that is
+    on by default, *fixable* None for every rule, *output_format* "" for the one that fits the place (`format_in_force`).
+    *origins* says for fields that are not as they are by default what set them.
     """
 
-    root: str
+    root: str = ""
     source: str = ""
     target: str = ""
     target_from: str = "--target"
@@ -51,9 +56,11 @@ class Settings:
     extend_exclude: tuple[str, ...] = ()
     force_exclude: bool = False
     respect_gitignore: bool = True
-    output_format: str = "full"
+    output_format: str = ""
     jobs: int = 0
     cache_dir: str = ""
+    baseline: str = ""
+    origins: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     def codes_for(self, path: str) -> tuple[frozenset[str], frozenset[str]]:
         """Codes in use for the file at the absolute *path*, and those of them that were asked for by name."""
@@ -64,6 +71,11 @@ class Settings:
                     for selector in selectors:
                         codes -= expand(selector)
         return codes, asked & codes
+
+    @property
+    def format_in_force(self) -> str:
+        """The output format: in a GitHub workflow annotations, unless something asks for another one."""
+        return self.output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "full")
 
     @property
     def hidden_kinds(self) -> frozenset[str]:
@@ -81,7 +93,7 @@ class Settings:
         return bool(relative) and compile_patterns((*self.exclude, *self.extend_exclude)).excludes(relative)
 
 
-UNSETTABLE = ("root", "source", "target_from")
+UNSETTABLE = ("root", "source", "target_from", "origins")
 KEYS = {item.name.replace("_", "-"): item.name for item in fields(Settings) if item.name not in UNSETTABLE}
 """The keys of a configuration file, and the field that each one fills."""
 
@@ -142,7 +154,7 @@ def from_table(table: Mapping[str, Any], path: str, where: str) -> Settings:
         values[KEYS[key]] = read_value(key, value, f"{where}: {key}", settings.root)
     if "target" in values:
         values["target_from"] = f"{where}: target"
-    return replace(settings, **values)
+    return replace(settings, **values, origins=tuple((name, path) for name in values if name in KEYS.values()))
 
 
 def read_value(key: str, value: Any, where: str, root: str) -> Any:
@@ -172,7 +184,7 @@ def read_value(key: str, value: Any, where: str, root: str) -> Any:
         check_format(value, where)
     if key == "jobs" and value < 0:
         raise UsageProblem(f"{where} must be 0 (one a core) or more, not {value}")
-    if key == "cache-dir":
+    if key in ("cache-dir", "baseline"):
         return os.path.join(root, os.path.expanduser(value))
     return value
 
@@ -208,6 +220,22 @@ def check_format(name: str, where: str) -> None:
         raise UsageProblem(f"{where}: unknown output format {name!r}{hint}")
 
 
+def validate(settings: Settings, where: str) -> None:
+    """Raises UsageProblem, naming *where*, for rules, globs, kinds or formats in *settings* that do not exist."""
+    for key in SELECTOR_KEYS:
+        check_selectors(getattr(settings, KEYS[key]) or (), f"{where}: {key}")
+    for glob, selectors in settings.per_file_ignores:
+        check_globs((glob,), f"{where}: per-file-ignores")
+        check_selectors(selectors, f"{where}: per-file-ignores.{glob!r}")
+    check_globs(settings.exclude, f"{where}: exclude")
+    check_globs(settings.extend_exclude, f"{where}: extend-exclude")
+    check_show(settings.show, f"{where}: show")
+    if settings.output_format:
+        check_format(settings.output_format, f"{where}: output-format")
+    if settings.jobs < 0:
+        raise UsageProblem(f"{where}: jobs must be 0 (one a core) or more, not {settings.jobs}")
+
+
 @dataclass(frozen=True, slots=True)
 class Overrides:
     """What the command line says; None where it says nothing."""
@@ -226,6 +254,7 @@ class Overrides:
     output_format: str | None = None
     jobs: int | None = None
     cache_dir: str | None = None
+    baseline: str | None = None
 
     def over(self, settings: Settings) -> Settings:
         """*settings* with the command line's word on top.
@@ -246,7 +275,9 @@ class Overrides:
         changes["ignore"] = (*(settings.ignore if keep else ()), *self.ignore)
         changes["extend_exclude"] = (*settings.extend_exclude, *self.extend_exclude)
         changes["show"] = tuple(dict.fromkeys((*settings.show, *self.show)))
-        return replace(settings, **changes)
+        said = {item.name for item in fields(self) if getattr(self, item.name) not in (None, ())}
+        options = tuple((name, f"--{name.replace('_', '-')}") for name in sorted(said))
+        return replace(settings, **changes, origins=(*settings.origins, *options))
 
 
 @dataclass(slots=True)
@@ -293,20 +324,25 @@ class Resolver:
         return self.for_folder(parent)
 
 
-def describe(settings: Settings) -> str:
-    """The settings as the TOML that would bring them about, for ``--show-settings``."""
+def describe(settings: Settings, remarks: Iterable[str] = ()) -> str:
+    """The settings as the TOML that would bring them about, for ``--show-settings``: each with what set it, then *remarks*."""
+    from kvlint.run import in_use
+
     lines = [f"# {settings.source or 'no configuration file: the defaults'}"]
-    codes, _ = resolve(settings.select, settings.extend_select, settings.ignore)
+    codes = in_use(*resolve(settings.select, settings.extend_select, settings.ignore))
     for key, name in sorted(KEYS.items()):
         value: Any = getattr(settings, name)
         if value is None or value == "":
             continue
         if name == "per_file_ignores":
             inner = ", ".join(f"{quote(glob)} = {quote(list(rules))}" for glob, rules in value)
-            lines.append(f"{key} = {{ {inner} }}" if inner else f"{key} = {{}}")
+            text = f"{key} = {{ {inner} }}" if inner else f"{key} = {{}}"
         else:
-            lines.append(f"{key} = {quote(value)}")
+            text = f"{key} = {quote(value)}"
+        set_by = [os.path.basename(by) for field_name, by in settings.origins if field_name == name]
+        lines.append(f"{text}  # {' and '.join(dict.fromkeys(set_by)) or 'default'}")
     lines.append(f"# rules in use: {', '.join(sorted(codes))}")
+    lines += (f"# {remark}" for remark in remarks)
     return "\n".join(lines) + "\n"
 
 

@@ -71,6 +71,27 @@ class Origin:
 
     start: int
     text: str
+    path: str = ""
+    """The file it stands in where that may be another one than the finding's; with the *line* there."""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another place of the same defect, in this file or another one: a use that fails for the reason of the finding.
+
+    *path* is absolute, "" for the finding's own file. Lines and columns are those of `Diagnostic`; *code* and *message*
+    are what the place would be reported with alone.
+    """
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    code: str
+    message: str
+    cell: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +101,7 @@ class Finding:
     *start* and *end* are character offsets into the region; *statement_start* and *statement_end* span the whole
     logical statement (suppression comments on any of its lines count). *message* says what happens and on which
     releases; *help* says what to do by hand, also where no fix is offered and why. *releases* are those of the
-    range in force on which the use is wrong.
+    range in force on which the use is wrong. *related* are the other places of the same defect: one defect is one finding.
     """
 
     code: str
@@ -95,3 +116,8 @@ class Finding:
     fix: Fix | None = None
     statement_start: int = -1
     statement_end: int = -1
+    related: tuple[Related, ...] = ()
+    defect: str = ""
+    """What is wrong behind it, where several findings of a file can come from one thing (``name:HybridCache``)."""
+    leads: bool = False
+    """The finding is that thing itself (the import that fails); the others only fail behind it."""

@@ -33,7 +33,8 @@ def choose(
     fix may not be applied in this run is left whole.
     """
     groups: dict[str, list[Finding]] = {}
-    for number, finding in enumerate(sorted(findings, key=first_edit)):
+    firsts = first_edits(findings)
+    for number, finding in enumerate(sorted(findings, key=lambda item: first_edit(item, firsts))):
         if finding.fix is not None:
             groups.setdefault(finding.fix.group or f"\0{number}", []).append(finding)
     blocked = {finding.fix.group for finding in silenced if finding.fix is not None and finding.fix.group}
@@ -45,11 +46,21 @@ def choose(
     }
     units: list[Unit] = []
     taken: list[Edit] = []
+    judged: dict[int, Unit | None] = {}
+    """What came of a fix that several findings share, by id."""
     for name, members in groups.items():
         if name in blocked or not all(is_allowed(member, allowed, fixable) for member in members):
             continue
         if any(member.fix is not None and member.fix.unit and member.fix.unit in whole for member in members):
             continue
+        shared = id(members[0].fix)
+        if len(members) == 1 and shared in judged:
+            same = judged[shared]
+            if same is not None:
+                units.append(Unit(same.edits, tuple(members)))
+            continue
+        if len(members) == 1:
+            judged[shared] = None
         edits = sorted({edit for member in members for edit in fix_edits(member)})
         if edits and not overlap_inside(edits) and not any(collides_with_any(edit, taken) for edit in edits):
             for edit in edits:
@@ -57,6 +68,8 @@ def choose(
                 if taken[place : place + 1] != [edit]:
                     taken.insert(place, edit)
             units.append(Unit(tuple(edits), tuple(members)))
+            if len(members) == 1:
+                judged[shared] = units[-1]
     return tuple(units)
 
 
@@ -69,10 +82,15 @@ def fix_edits(finding: Finding) -> tuple[Edit, ...]:
     return finding.fix.edits if finding.fix is not None else ()
 
 
-def first_edit(finding: Finding) -> tuple[int, int, str]:
+def first_edits(findings: Iterable[Finding]) -> dict[int, int]:
+    """Where the first edit of each fix lies, by the id of the fix: many findings may share one."""
+    fixes = {id(finding.fix): finding.fix for finding in findings if finding.fix is not None and finding.fix.edits}
+    return {key: min(edit.start for edit in fix.edits) for key, fix in fixes.items()}
+
+
+def first_edit(finding: Finding, firsts: dict[int, int]) -> tuple[int, int, str]:
     """Order in which fixes get their turn: by the place of their first edit."""
-    edits = fix_edits(finding)
-    return (min(edit.start for edit in edits) if edits else finding.start, finding.start, finding.code)
+    return (firsts.get(id(finding.fix), finding.start), finding.start, finding.code)
 
 
 def collides(one: Edit, other: Edit) -> bool:
@@ -95,7 +113,8 @@ def overlap_inside(edits: Sequence[Edit]) -> bool:
 
 def merged_edits(units: Iterable[Unit]) -> tuple[Edit, ...]:
     """The edits of several units, each once: two fixes may want the same import."""
-    return tuple(sorted({edit for unit in units for edit in unit.edits}))
+    lists = {id(unit.edits): unit.edits for unit in units}
+    return tuple(sorted({edit for edits in lists.values() for edit in edits}))
 
 
 def allowed_applicabilities(unsafe: bool) -> frozenset[Applicability]:

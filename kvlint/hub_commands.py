@@ -11,17 +11,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvlint.check_command import LISTED, flat, wants_color
-from kvlint.config import Overrides, Resolver, Settings, check_show
+from kvlint.check_command import wants_color
+from kvlint.config import Settings, check_show
 from kvlint.discovery import FoundFile
 from kvlint.errors import UsageProblem, did_you_mean
 from kvlint.hub_cache import CacheFolders, Revision, cache_folders, repositories, revisions
-from kvlint.selection import check_selectors
+from kvlint.options import (
+    HELP,
+    LISTED,
+    REPORT,
+    RULES,
+    RUN,
+    SETTINGS,
+    GroupedCommand,
+    config_options,
+    flat,
+    jobs_option,
+    option,
+    resolver_of,
+    rule_options,
+    shared_overrides,
+)
 
 if TYPE_CHECKING:
     from kvlint.diagnostics import Diagnostic
-    from kvlint.engine import Run
     from kvlint.report._view import View
+    from kvlint.run import Run
 
 SHORT_COMMIT = 12
 
@@ -34,30 +49,43 @@ class Group:
     found: tuple[tuple[str, Diagnostic], ...]
 
 
-@click.command("hub", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("hub", cls=GroupedCommand, context_settings=HELP)
 @click.argument("name", required=False, metavar="[ORG/NAME]")
-@click.option(
+@option(
+    SETTINGS,
     "--target",
     metavar="RELEASES",
     help="Releases of transformers to lint for: 5.24, '>=4.56,<6', latest (default), installed.",
 )
-@click.option("--python", metavar="ENV", help="Environment or interpreter whose transformers --target installed reads.")
-@click.option("--select", type=LISTED, multiple=True, metavar="RULES", help="Use these rules only.")
-@click.option("--ignore", type=LISTED, multiple=True, metavar="RULES", help="Do not use these rules.")
-@click.option(
-    "--show", type=LISTED, multiple=True, metavar="KINDS", help="List what is only counted: deprecated, undecided."
+@option(
+    SETTINGS,
+    "--python",
+    metavar="ENV",
+    help="Environment or interpreter whose transformers --target installed reads.",
 )
-@click.option(
+@config_options
+@rule_options
+@option(
+    RULES,
+    "--show",
+    type=LISTED,
+    multiple=True,
+    metavar="KINDS",
+    help="List what is only counted: deprecated, undecided.",
+)
+@option(
+    REPORT,
     "--output-format",
     type=click.Choice(["grouped", "json"]),
     default="grouped",
     show_default=True,
     help="grouped is for people, json a list of revisions with their findings.",
 )
-@click.option("--no-cache", is_flag=True, help="Neither read nor write stored results.")
-@click.option("--exit-zero", is_flag=True, help="Exit 0 also with findings.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours.")
-@click.option("-q", "--quiet", is_flag=True, help="Findings only: no summary, no revisions without any.")
+@option(REPORT, "--exit-zero", is_flag=True, help="Exit 0 also with findings.")
+@option(REPORT, "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colours.")
+@option(REPORT, "-q", "--quiet", is_flag=True, help="Findings only: no summary, no revisions without any.")
+@jobs_option
+@option(RUN, "--no-cache", is_flag=True, help="Neither read nor write stored results.")
 def hub(name: str | None, **options: Any) -> int:
     """Lint the code that models of the hub bring along (trust_remote_code), and their generation_config.json.
 
@@ -92,18 +120,11 @@ def hub(name: str | None, **options: Any) -> int:
 
 def read_settings(options: dict[str, Any]) -> Settings:
     """The settings of the current folder with the command line on top. Raises UsageProblem for unknown rules."""
-    lists = {name: flat(options[name]) for name in ("select", "ignore", "show")}
-    check_selectors(lists["select"], "--select")
-    check_selectors(lists["ignore"], "--ignore")
-    check_show(lists["show"], "--show")
-    overrides = Overrides(
-        target=options["target"],
-        select=lists["select"] if options["select"] else None,
-        ignore=lists["ignore"],
-        show=lists["show"],
-    )
+    show = flat(options["show"])
+    check_show(show, "--show")
     cwd = str(Path.cwd())
-    return Resolver.create(overrides, cwd).for_folder(cwd)
+    overrides = shared_overrides(options, target=options["target"], show=show)
+    return resolver_of(options, overrides, cwd).for_folder(cwd)
 
 
 def choose(name: str | None, folders: CacheFolders) -> tuple[Revision, ...]:
@@ -129,7 +150,7 @@ def choose(name: str | None, folders: CacheFolders) -> tuple[Revision, ...]:
 
 def lint(chosen: Sequence[Revision], settings: Settings, environment: str | None, use_cache: bool) -> Run:
     """The findings in all files of the revisions."""
-    from kvlint.engine import Options, run
+    from kvlint.run import Options, run
 
     files = [FoundFile(file.path, settings) for revision in chosen for file in revision.files]
     options = Options(
@@ -169,6 +190,7 @@ def group(
         files=outcome.files,
         color=wants_color(options["color"], to_file=False, to_errors=False),
         quiet=options["quiet"],
+        targets=outcome.checked_for,
     )
     return groups, view
 

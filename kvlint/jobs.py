@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvlint.diagnostics import Diagnostic
+from kvlint.engine.units import ALONE, Surroundings
 from kvlint.findings import Applicability
 from kvlint.releases import ReleaseSet
 
@@ -23,7 +24,8 @@ class FixRequest:
 class Job:
     """One file to lint. *path* is absolute, *shown* is what reports call it; *data* replaces the file's bytes.
 
-    *codes* are the rules in use, *triggered* those of them that could fire on these bytes.
+    *codes* are the rules in use, *triggered* those of them that could fire on these bytes. *surroundings* is what the
+    project says about the file.
     """
 
     path: str
@@ -36,6 +38,7 @@ class Job:
     use_suppressions: bool = True
     with_fixes: bool = True
     data: bytes | None = None
+    surroundings: Surroundings = ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ no file has it, no check is imported.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import lru_cache
 
@@ -13,6 +14,9 @@ from kvlint.sieve import Sieve, Words, spellings
 from kvlint.triggers import table
 
 PYTHON = (".py", ".pyi", ".pyw")
+JSON = (".json", ".ipynb")
+ASCII_ESCAPE = re.compile(rb"\\u00([2-7][0-9a-fA-F])")
+"""How JSON may write a letter: ``cache\\u005fimplementation`` is a word of ours."""
 
 
 @lru_cache(maxsize=64)
@@ -75,6 +79,8 @@ def candidates(
     by the C library's string search. Bytes in UTF-16 or UTF-32 hold no word of ours as ASCII; Python refuses such
     files, and so does reading them.
     """
+    if path.endswith(JSON) and b"\\u00" in data:
+        data = ASCII_ESCAPE.sub(lambda match: bytes((int(match[1], 16),)), data)
     needed = roots(codes, target, releases)
     if needed is not None and not any(word in data for word in needed):
         return frozenset()

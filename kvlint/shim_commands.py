@@ -8,20 +8,36 @@ from typing import Any
 
 import click
 
-from kvlint.check_command import LISTED, flat
-from kvlint.config import Overrides, Resolver
 from kvlint.discovery import discover
 from kvlint.errors import UsageProblem
-from kvlint.selection import check_selectors
+from kvlint.options import (
+    HELP,
+    REPORT,
+    SETTINGS,
+    GroupedCommand,
+    config_options,
+    file_options,
+    option,
+    resolver_of,
+    rule_options,
+    shared_overrides,
+)
 
 
-@click.command("shim", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command("shim", cls=GroupedCommand, context_settings=HELP)
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@click.option("-o", "--output", metavar="FILE", help="Write the module to FILE (default: standard output).")
-@click.option("--target", metavar="RELEASES", help="The releases to run on: 5.24, latest (default), installed.")
-@click.option("--python", metavar="ENV", help="Environment or interpreter whose transformers --target installed reads.")
-@click.option("--ignore", type=LISTED, multiple=True, metavar="RULES", help="Leave out what these rules find.")
-@click.option("--strict", is_flag=True, help="Exit 1 where something is left that no shim can mend.")
+@option(SETTINGS, "--target", metavar="RELEASES", help="The releases to run on: 5.24, latest (default), installed.")
+@option(
+    SETTINGS,
+    "--python",
+    metavar="ENV",
+    help="Environment or interpreter whose transformers --target installed reads.",
+)
+@config_options
+@rule_options
+@file_options
+@option(REPORT, "-o", "--output", metavar="FILE", help="Write the module to FILE (default: standard output).")
+@option(REPORT, "--strict", is_flag=True, help="Exit 1 where something is left that no shim can mend.")
 def shim(paths: tuple[str, ...], **options: Any) -> int:
     """Write a small module that lets the files in PATHS run on a newer transformers.
 
@@ -29,16 +45,14 @@ def shim(paths: tuple[str, ...], **options: Any) -> int:
     these files use, and nothing else; its install() does nothing where they exist. What no member could mend is listed
     in the module and on the error stream.
     """
-    from kvlint.engine import Options, Targets
+    from kvlint.run import Options, Targets
     from kvlint.shim import members, module
     from kvlint.shim_needs import needs_of
 
     if "-" in paths:
         raise UsageProblem("shim reads files and folders, not standard input")
-    lists = flat(options["ignore"])
-    check_selectors(lists, "--ignore")
     cwd = os.getcwd()
-    resolver = Resolver.create(Overrides(target=options["target"] or "latest", ignore=lists), cwd)
+    resolver = resolver_of(options, shared_overrides(options, target=options["target"] or "latest"), cwd)
     found = discover(paths, resolver)
     settings = resolver.for_folder(cwd)
     how = Options(cwd=cwd, use_cache=False, with_fixes=False, environment=options["python"])

@@ -20,7 +20,7 @@ from kvlint.findings import Category, Finding
 if TYPE_CHECKING:
     from kvlint.analysis.facts import Facts
     from kvlint.discovery import FoundFile
-    from kvlint.engine import Options
+    from kvlint.run import Options
     from kvlint.targets import Target
 
 ITERATED = {CACHE: "DynamicCache", DYNAMIC_CACHE: "DynamicCache", ENCODER_DECODER_CACHE: "EncoderDecoderCache"}
@@ -69,8 +69,8 @@ def needs_of(files: Sequence[FoundFile], options: Options, target: Target, known
     """Analyses *files* for the releases of *target*; *known* are the keys of the members that a shim can bring."""
     from kvlint.analysis import analyse
     from kvlint.diagnostics import Placer
-    from kvlint.engine import Candidate, Targets, make_job, screen
-    from kvlint.lint import look_at, project_of
+    from kvlint.linter import look_at, project_of
+    from kvlint.run import Candidate, Targets, make_job, screen
     from kvlint.timeline import the_timeline
 
     timeline = the_timeline()

@@ -155,14 +155,20 @@ def apply(
     used: set[tuple[int, int]] = set()
     kept: list[Finding] = []
     silenced: list[Finding] = []
+    everywhere = (*(comment for comment in comments if comment.lines is None), *file_wide)
+    near = by_line(comments)
     for finding in findings:
         lines = statement_lines(finding, starts)
-        (silenced if silence(finding.code, lines, comments, file_wide, used) else kept).append(finding)
+        silent = silence(finding.code, [*on_lines(near, lines), *everywhere], used)
+        (silenced if silent else kept).append(finding)
     if UNUSED_SUPPRESSION[0] in codes:
+        explicit = tuple(comment for comment in comments if comment.items is not None)
+        everywhere = tuple(comment for comment in explicit if comment.lines is None)
+        near = by_line(explicit)
         for finding in unused(text, comments, codes, used):
             lines = statement_lines(finding, starts)
-            explicit = tuple(comment for comment in comments if comment.items is not None)
-            (silenced if silence(finding.code, lines, explicit, (), set()) else kept).append(finding)
+            silent = silence(finding.code, [*on_lines(near, lines), *everywhere], set())
+            (silenced if silent else kept).append(finding)
     return Outcome(tuple(kept), tuple(silenced))
 
 
@@ -171,18 +177,25 @@ def file_wide_comments(text: str, prose: bool = False) -> tuple[Comment, ...]:
     return tuple(comment for comment in find_comments(text, prose) if comment.lines is None)
 
 
-def silence(
-    code: str,
-    lines: range,
-    comments: Iterable[Comment],
-    file_wide: Iterable[Comment],
-    used: set[tuple[int, int]],
-) -> bool:
-    """True where a comment silences a finding of *code* on *lines*; adds every place that does so to *used*."""
+def by_line(comments: Iterable[Comment]) -> dict[int, list[Comment]]:
+    """The comments that hold for single lines, by line."""
+    found: dict[int, list[Comment]] = {}
+    for comment in comments:
+        for line in comment.lines or ():
+            found.setdefault(line, []).append(comment)
+    return found
+
+
+def on_lines(near: dict[int, list[Comment]], lines: range) -> list[Comment]:
+    """Those that hold for one of the lines."""
+    wanted = lines if len(lines) <= len(near) else [line for line in near if line in lines]
+    return [comment for line in wanted for comment in near.get(line, ())]
+
+
+def silence(code: str, comments: Iterable[Comment], used: set[tuple[int, int]]) -> bool:
+    """True where one of the comments silences a finding of *code*; adds every place that does so to *used*."""
     silent = False
-    for comment in (*comments, *file_wide):
-        if comment.lines is not None and not any(line in lines for line in comment.lines):
-            continue
+    for comment in comments:
         if comment.items is None:
             used.add((comment.start, comment.end))
             silent = True

@@ -10,11 +10,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kvlint.config import read_toml
 from kvlint.errors import UsageProblem, did_you_mean
 from kvlint.releases import ReleaseSet
+from kvlint.roots import project_root
 
 if TYPE_CHECKING:
     from kvlint.timeline import Timeline
@@ -66,7 +68,37 @@ def resolve(
         return installed_target(timeline.releases, project_root, environment, where)
     if word == "project":
         return project_target(timeline, project_root, where)
+    return matched(wanted, timeline, where)
+
+
+EXACT = re.compile(r"(?:={2,3}\s*)?v?(\d+)\.(\d+)\.(\d+)\Z")
+
+
+def matched(wanted: str, timeline: Timeline, where: str) -> Target:
+    """The target that a version or a specifier asks for. Raises UsageProblem where it is none, or no release matches.
+
+    A patch release that kvlint does not know (4.46.0 was withdrawn, 5.10.3 never published) stands for the nearest one of
+    its minor release, with a note.
+    """
+    found = EXACT.match(wanted)
+    if found is not None:
+        number = (int(found[1]), int(found[2]), int(found[3]))
+        near = nearest_patch(number, timeline.releases)
+        version = ".".join(map(str, number))
+        if near is not None and near != version:
+            note = (
+                f"transformers {version} ({where}) is not among the releases kvlint knows: withdrawn, never published, or "
+                f"too new; it checks for {near}"
+            )
+            return Target(ReleaseSet.of(timeline.releases.index(near)), near, where, note)
     return Target(matching(wanted, timeline, where), wanted, where)
+
+
+def nearest_patch(number: tuple[int, int, int], releases: Sequence[str]) -> str | None:
+    """The release itself, else the next later one of the same minor release, else the last; None for an unknown minor."""
+    same = [release for release in releases if release.startswith(f"{number[0]}.{number[1]}.")]
+    later = [release for release in same if int(release.split(".")[2]) >= number[2]]
+    return later[0] if later else same[-1] if same else None
 
 
 def matching(wanted: str, timeline: Timeline, where: str) -> ReleaseSet:
@@ -117,12 +149,13 @@ def project_target(timeline: Timeline, project_root: str | None, where: str = "-
     """The releases that the project's own files allow. Raises UsageProblem where they say nothing."""
     requirement = project_requirement(project_root) if project_root else None
     if requirement is None:
-        looked = f"in {project_root}" if project_root else "(no pyproject.toml, setup.py, setup.cfg or .git above)"
+        looked = (
+            f"in {project_root}" if project_root else "(no pyproject.toml, setup.py, setup.cfg, requirements or .git)"
+        )
         raise UsageProblem(f"{where} project: nothing there requires transformers {looked}; name the releases instead")
     if not requirement.specifier:
         return Target(timeline.all, "any release", requirement.source)
-    found = matching(requirement.specifier, timeline, requirement.source)
-    return Target(found, requirement.specifier, requirement.source)
+    return matched(requirement.specifier, timeline, requirement.source)
 
 
 def installed_target(
@@ -141,6 +174,10 @@ def installed_target(
             wanted = Version(version)
         except InvalidVersion:
             continue
+        near = nearest_patch(wanted.release[:3], releases) if len(wanted.release) == 3 else None
+        if near is not None:
+            note = f"transformers {version} ({folder}) is not among the releases kvlint knows; it checks for {near}"
+            return Target(ReleaseSet.of(releases.index(near)), near, folder, note)
         earlier = [index for index, release in enumerate(releases) if Version(release) <= wanted]
         if not earlier:
             raise UsageProblem(
@@ -193,6 +230,46 @@ def packages_of(environment: str) -> Iterator[str]:
     windows = os.path.join(environment, "Lib", "site-packages")
     if os.path.isdir(windows):
         yield windows
+
+
+def requiring_folder(folder: str) -> str | None:
+    """The nearest folder from *folder* upwards whose files require transformers; where none does, the project's root.
+
+    Looks up to the root of the repository; outside of any, up to a folder with a project file, or to the home folder.
+    """
+    return nearest_requirement(folder) or project_root(folder)
+
+
+@cache
+def nearest_requirement(folder: str) -> str | None:
+    """The nearest folder that says something about transformers."""
+    if says_something(folder):
+        return folder
+    parent = os.path.dirname(folder)
+    if parent == folder or os.path.exists(os.path.join(folder, ".git")):
+        return None
+    outside = not in_repository(folder)
+    if outside and (folder == project_root(folder) or folder == os.path.expanduser("~")):
+        return None
+    return nearest_requirement(parent)
+
+
+def says_something(folder: str) -> bool:
+    """True where the files of a folder declare or lock a transformers."""
+    locks = ("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
+    if any(mentions_transformers(os.path.join(folder, name)) for name in locks):
+        return True
+    try:
+        return next(declarations(folder), None) is not None
+    except UsageProblem:
+        return True
+
+
+@cache
+def in_repository(folder: str) -> bool:
+    """True where a folder from *folder* upwards is the root of a git repository."""
+    parent = os.path.dirname(folder)
+    return os.path.exists(os.path.join(folder, ".git")) or (parent != folder and in_repository(parent))
 
 
 def project_requirement(root: str) -> Requirement | None:

@@ -687,6 +687,16 @@ class Timeline:
         return _regrouped(found)
 
     @_remembered
+    def defines(self, qualified_class: str, method: str) -> ReleaseSet:
+        """Releases on which a modeling class has a method with a cache keyword of its own, not the library's."""
+        found = NO_RELEASE
+        for rs, symbol in self._resolved(_symbol(qualified_class)):
+            for valid, value in self._itself(symbol):
+                if "|" in value and _part(value, f"{method}(") is not None:
+                    found |= rs & valid
+        return found
+
+    @_remembered
     def held_classes(self, qualified: str) -> Dated[tuple[str, ...]]:
         """Qualified names of the classes in a registry (see ``class_kind``) by release; empty for anything else."""
         found: list[tuple[ReleaseSet, tuple[str, ...]]] = []

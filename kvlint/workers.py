@@ -42,7 +42,14 @@ def execute(jobs: Iterable[tuple[Job, int]], workers: int = 0) -> Iterator[tuple
         if workers > 1 and size > PARALLEL_BYTES and len(first) > 1:
             yield from execute_in_pool(batched(itertools.chain(first, jobs)), workers, codes_of(first))
             return
-    yield from execute_here([job for job, _ in sorted(first, key=lambda item: -item[1])])
+    yield from execute_here([job for job, _ in sorted(first, key=in_turn)])
+
+
+def in_turn(item: tuple[Job, int]) -> tuple[tuple[str, ...], int]:
+    """Files that are looked at alone come first, the biggest before the others; then cluster by cluster."""
+    job, size = item
+    around = job.surroundings.around
+    return (around if len(around) > 1 else (), -size)
 
 
 def execute_here(jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
@@ -64,11 +71,16 @@ def execute_here(jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
 
 def batched(jobs: Iterable[tuple[Job, int]]) -> Iterator[list[Job]]:
     """Jobs to hand to a worker at once, in their order: files of one folder import the same modules, which a worker keeps
-    for a while."""
+    for a while. Files of one cluster, which are walked together, are never torn apart."""
     batch: list[Job] = []
     room = BATCH_BYTES
     for job, size in jobs:
-        if batch and room < size:
+        together = (
+            bool(batch)
+            and len(job.surroundings.around) > 1
+            and batch[-1].surroundings.around == job.surroundings.around
+        )
+        if batch and room < size and not together:
             yield batch
             batch, room = [], BATCH_BYTES
         batch.append(job)
@@ -83,8 +95,8 @@ def codes_of(jobs: Iterable[tuple[Job, int]]) -> frozenset[str]:
 
 
 def quiet_linter() -> Callable[[Job], Result]:
-    """`kvlint.lint.lint` with the garbage collector off while it works."""
-    from kvlint.lint import followed_by, lint
+    """`kvlint.linter.lint` with the garbage collector off while it works."""
+    from kvlint.linter import followed_by, lint
 
     since_collection = 0
     followed = 0
@@ -196,7 +208,7 @@ def worker_context() -> BaseContext:
 
 def import_before_fork(codes: frozenset[str]) -> None:
     """Imports what workers need for the checks with these codes, and loads the timeline."""
-    import kvlint.lint
+    import kvlint.linter
     from kvlint import analysis, checks
 
     for code in sorted(codes):

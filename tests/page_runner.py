@@ -91,8 +91,8 @@ def relevant(page: rulebook.Page, found: Iterable[dict[str, Any]]) -> list[dict[
 
 
 def places(found: Iterable[dict[str, Any]]) -> set[tuple[int, str]]:
-    """Findings as (line, code)."""
-    return {(one["line"], one["code"]) for one in found}
+    """Findings as (line, code), with the other places of their defects."""
+    return {(one["line"], one["code"]) for each in found for one in (each, *each["related"])}
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -127,8 +127,9 @@ def _findings(case: Case, *options: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("case", _parameters())
 def test_case_is_reported(case: Case, empty_folder: Path) -> None:
     found: dict[tuple[int | None, int], set[str]] = {}
-    for one in _findings(case, "--show", "deprecated"):
-        found.setdefault((one["cell"], one["line"]), set()).add(one["code"])
+    for finding in _findings(case, "--show", "deprecated"):
+        for one in (finding, *finding["related"]):
+            found.setdefault((one.get("cell"), one["line"]), set()).add(one["code"])
     missing = {place: kind for place, kind in case.kinds.items() if not found.get(place, set()) & case.codes(place)}
     assert missing == {}, f"reported: {found}"
 

@@ -15,10 +15,11 @@ from click.testing import CliRunner
 
 from kvlint import __version__
 from kvlint.cli import main
-from kvlint.lint import newer_syntax
+from kvlint.linter import newer_syntax
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
 FIXED = STALE.replace("past[0][0]", "past.layers[0].keys")
+CHECKED = "Checked for transformers 5.24.0 (the newest release known).\n"
 CLEAN = "x = 1\n"
 BROKEN = "from transformers import DynamicCache\npast = DynamicCache(\n"
 
@@ -74,12 +75,79 @@ def write(name: str, text: str | bytes) -> Path:
 # What is found, where, and the exit code
 
 
+def test_the_summary_names_the_releases_and_what_said_so() -> None:
+    write("a.py", STALE)
+    assert f"\n{CHECKED}" in kvlint().out
+    assert "\nChecked for transformers >=4.57,<6 (--target).\n" in kvlint("--target", ">=4.57,<6").out
+    write("kvlint.toml", 'target = "5.1"\n')
+    assert "\nChecked for transformers 5.1 (" in kvlint().out
+    assert "kvlint.toml: target)." in kvlint().out
+    assert "Checked for" not in kvlint("-q").out
+    assert kvlint("--exclude", "*").out == "No files to lint.\n"
+
+
+def test_in_a_github_workflow_findings_are_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("a.py", STALE)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    run = kvlint()
+    assert run.out.startswith("::error title=kvlint (KV204),file=a.py,line=4,col=8,")
+    assert run.out.endswith(f"\n{CHECKED}Found 1 finding (1 breaking) in 1 file; 1 fixable with --fix.\n")
+    assert kvlint("--output-format", "full").out.startswith("a.py:4:8: KV204")
+    assert kvlint("--output-format", "github").out.count("\n") == 1
+    write("kvlint.toml", 'output-format = "concise"\n')
+    assert kvlint("-q").out.startswith("a.py:4:8: KV204")
+
+
+def test_progress_is_for_a_terminal_and_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from io import StringIO
+
+    from kvlint.progress import Progress
+
+    times = iter([0.0, 1.0, 2.5, 2.55, 3.0])
+    stream = StringIO()
+    progress = Progress(stream, 4, lambda: next(times))
+    progress.file()
+    assert stream.getvalue() == ""
+    progress.file(3)
+    assert stream.getvalue() == "\r2 of 4 files, 3 found"
+    progress.file()
+    progress.file()
+    assert stream.getvalue().endswith("\r4 of 4 files, 3 found")
+    progress.clear()
+    assert stream.getvalue().endswith(f"\r{' ' * len('4 of 4 files, 3 found')}\r")
+
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    from kvlint import progress as module
+
+    for name in ("a.py", "b.py"):
+        write(name, STALE)
+    terminal = Terminal()
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    monkeypatch.setattr(module.sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    shown = module.on_terminal(2)
+    assert shown is not None
+    from kvlint.config import Settings
+    from kvlint.discovery import FoundFile
+    from kvlint.run import Options, run
+
+    files = [FoundFile(str(Path(name).absolute()), Settings(root=str(Path.cwd()))) for name in ("a.py", "b.py")]
+    run(files, Options(str(Path.cwd()), use_cache=False, jobs=1), progress=shown)
+    assert (shown.done, shown.findings) == (2, 2)
+    assert "1 of 2 files" in terminal.getvalue()
+    monkeypatch.setenv("TERM", "dumb")
+    assert module.on_terminal(2) is None
+
+
 def test_findings_are_exit_code_1_and_none_is_0() -> None:
     write("a.py", STALE)
     run = kvlint()
     assert run.code == 1
     assert run.out.startswith("a.py:4:8: KV204 cache-subscript [*]: ")
-    assert run.out.endswith("\n\nFound 1 finding (1 breaking) in 1 file; 1 fixable with --fix.\n")
+    assert run.out.endswith(f"\n\n{CHECKED}Found 1 finding (1 breaking) in 1 file; 1 fixable with --fix.\n")
     assert run.err == ""
     write("a.py", CLEAN)
     assert kvlint() == Run(0, "Nothing found in 1 file.\n", "", b"Nothing found in 1 file.\n")
@@ -173,9 +241,9 @@ def test_very_deep_nesting_is_a_finding() -> None:
 
 
 def test_a_file_over_the_size_limit_is_left_out_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import lint
+    from kvlint import linter
 
-    monkeypatch.setattr(lint, "CODE_LIMIT", 1_000_000)
+    monkeypatch.setattr(linter, "CODE_LIMIT", 1_000_000)
     write("big.py", STALE + "#" * 1_200_000)
     run = kvlint()
     assert run.code == 0
@@ -190,9 +258,9 @@ def notebook(code: str, output: str) -> str:
 
 
 def test_of_a_notebook_only_the_code_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import lint
+    from kvlint import linter
 
-    monkeypatch.setattr(lint, "CODE_LIMIT", 1_000_000)
+    monkeypatch.setattr(linter, "CODE_LIMIT", 1_000_000)
     write("shown.ipynb", notebook(STALE, "x" * 1_200_000))
     write("written.ipynb", notebook(STALE + "#" * 1_200_000, ""))
     run = kvlint()
@@ -275,24 +343,24 @@ def test_a_broken_configuration_is_one_line() -> None:
 
 
 def test_an_error_of_our_own_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import engine
+    from kvlint import run as runs
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("bad\nluck")
 
-    monkeypatch.setattr(engine, "run", fail)
+    monkeypatch.setattr(runs, "run", fail)
     run = kvlint()
     assert (run.code, run.err.count("\n")) == (2, 1)
     assert run.err.startswith("kvlint: error: internal error: ZeroDivisionError: bad luck")
 
 
 def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import engine
+    from kvlint import run as runs
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "run", stop)
+    monkeypatch.setattr(runs, "run", stop)
     assert kvlint().code == 130
 
 
@@ -319,10 +387,10 @@ def test_fix_writes_and_exits_0_when_nothing_is_left() -> None:
     run = kvlint("--fix")
     assert (run.code, run.out, path.read_text(encoding="utf-8")) == (
         0,
-        "Fixed 1 finding in 1 file; nothing left.\n",
+        f"{CHECKED}Fixed 1 finding in 1 file; nothing left.\n",
         FIXED,
     )
-    assert kvlint("--fix").out == "Nothing found in 1 file.\n"
+    assert kvlint("--fix").out == f"{CHECKED}Nothing found in 1 file.\n"
 
 
 def test_fix_exits_1_when_something_is_left() -> None:
@@ -428,17 +496,17 @@ def test_a_file_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_file_that_changes_meanwhile_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvlint import engine
+    from kvlint import run as runs
 
     path = write("a.py", STALE)
-    original = engine.run
+    original = runs.run
 
     def run_and_edit(*arguments: Any) -> Any:
         outcome = original(*arguments)
         path.write_text("mine = 1\n", encoding="utf-8")
         return outcome
 
-    monkeypatch.setattr(engine, "run", run_and_edit)
+    monkeypatch.setattr(runs, "run", run_and_edit)
     run = kvlint("--fix")
     assert (run.code, run.err) == (2, "kvlint: error: a.py: changed while it was being linted; not fixed\n")
     assert path.read_text(encoding="utf-8") == "mine = 1\n"
@@ -481,7 +549,7 @@ def test_the_edits_of_the_json_report_are_what_fix_does(name: str, text: str, ne
 def test_a_link_is_fixed_once_and_stays_a_link() -> None:
     real = write("real.py", STALE)
     Path("link.py").symlink_to("real.py")
-    assert kvlint("--fix", "link.py", "real.py").out == "Fixed 1 finding in 1 file; nothing left.\n"
+    assert kvlint("--fix", "link.py", "real.py").out == f"{CHECKED}Fixed 1 finding in 1 file; nothing left.\n"
     assert Path("link.py").is_symlink()
     assert real.read_text(encoding="utf-8") == FIXED
 
@@ -504,7 +572,7 @@ def test_standard_input_is_fixed_to_standard_output() -> None:
     text = STALE.replace("\n", "\r\n").encode()
     run = kvlint("-", "--fix", stdin=text)
     assert (run.code, run.raw) == (0, text.replace(b"past[0][0]", b"past.layers[0].keys"))
-    assert run.err == "Fixed 1 finding in 1 file; nothing left.\n"
+    assert run.err == f"{CHECKED}Fixed 1 finding in 1 file; nothing left.\n"
     assert kvlint("-", "--fix", stdin=CLEAN).raw == CLEAN.encode()
     assert kvlint("-", "--fix", stdin=BROKEN).raw == BROKEN.encode()
     patch = kvlint("-", "--diff", "--stdin-filename", "a.py", stdin=STALE)
@@ -601,7 +669,7 @@ def test_statistics_for_programs() -> None:
 def test_settings_of_the_linted_project_hold_from_elsewhere() -> None:
     write("there/pyproject.toml", '[tool.kvlint]\noutput-format = "concise"\n')
     write("there/a.py", STALE)
-    assert kvlint("there").out.count("\n") == 2
+    assert kvlint("there").out.count("\n") == 3
 
 
 def test_output_file() -> None:
@@ -748,7 +816,7 @@ def test_a_cell_that_ends_early_silences_no_other_cell(last: str) -> None:
     nodes = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": cell} for cell in cells]
     write("a.ipynb", json.dumps({"cells": nodes, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     write("a.md", "".join(f"```python\n{cell}\n```\n" for cell in cells))
-    found = [line.split(": KV204")[0] for line in kvlint("--output-format", "concise").out.splitlines()[:-1]]
+    found = [line.split(": KV204")[0] for line in kvlint("-q", "--output-format", "concise").out.splitlines()]
     assert found == ["a.ipynb:cell 1:4:8", "a.ipynb:cell 3:1:1", "a.md:5:8", "a.md:12:1"]
 
 
@@ -790,4 +858,83 @@ def test_examples_in_docstrings_know_what_their_module_imports() -> None:
     )
     write("a.py", "import transformers\n" + text)
     write("b.py", "import cachelib\n" + text)
-    assert [line.split(" ")[0] for line in kvlint("--output-format", "concise").out.splitlines()[:-1]] == ["a.py:5:54:"]
+    assert [line.split(" ")[0] for line in kvlint("-q", "--output-format", "concise").out.splitlines()] == [
+        "a.py:5:54:"
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Nothing is skipped silently
+
+
+def notebook_of(*cells: tuple[str, str]) -> str:
+    """A notebook of cells given as kind and source, written as Jupyter does."""
+    rows = []
+    for kind, text in cells:
+        row: dict[str, object] = {"cell_type": kind, "metadata": {}, "source": text.splitlines(keepends=True)}
+        rows.append({**row, "outputs": [], "execution_count": None} if kind == "code" else row)
+    return json.dumps({"cells": rows, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+
+
+def test_blocks_that_cannot_be_parsed_are_counted_and_listed() -> None:
+    broken = "past_key_values[0] = (\n"
+    write("a.ipynb", notebook_of(("code", "x = 1\n"), ("code", broken), ("code", f"%%bash\n{broken}")))
+    write("b.md", f"Text\n\n```python\n{broken}```\n\n```bash\n{broken}```\n\n```python\nnothing of ours (\n```\n")
+    write("c.rst", f"Text\n\n.. code-block:: python\n\n    {broken}\nmore\n")
+    write("d.py", f'def f():\n    """Example::\n\n    ```python\n    {broken}    ```\n    """\n')
+    run = kvlint()
+    assert run.code == 0
+    assert "4 places undecided (KV000): --show undecided" in run.out
+    listed = kvlint("--show", "undecided", "--output-format", "concise", "-q").out.splitlines()
+    assert [line.split(" KV000 ")[0] for line in listed] == [
+        "a.ipynb:cell 2:1:1:",
+        "b.md:4:1:",
+        "c.rst:5:5:",
+        "d.py:5:5:",
+    ]
+    assert "this cell cannot be parsed as Python, so nothing in it was checked" in listed[0]
+    (row,) = json.loads(kvlint("a.ipynb", "--show", "undecided", "--output-format", "rdjson").out)["diagnostics"]
+    line = Path("a.ipynb").read_text().splitlines()[row["location"]["range"]["start"]["line"] - 1]
+    assert "past_key_values[0]" in line
+    assert row["severity"] == "INFO"
+
+
+def test_fences_in_text_cells_of_a_notebook_are_linted_and_fixed() -> None:
+    code = STALE.replace("keys =", 'a, b = "é\\n",')
+    text = f"# A\n\n```python\n{code}```\n\n```bash\npast[0]\n```\n"
+    write("a.ipynb", notebook_of(("code", "x = 1\n"), ("markdown", text), ("raw", text)))
+    run = kvlint("--output-format", "json")
+    (row,) = json.loads(run.out)
+    lines = Path("a.ipynb").read_text().splitlines()
+    assert row["cell"] is None
+    assert lines[row["line"] - 1][row["column"] - 1 : row["end_column"] - 1] == "past[0]"
+    assert kvlint("--fix", "-q").code == 0
+    cells = json.loads(Path("a.ipynb").read_text())["cells"]
+    assert "".join(cells[1]["source"]) == text.replace("past[0][0]", "past.layers[0].keys")
+    assert "".join(cells[2]["source"]) == text
+
+
+def test_a_single_string_cell_of_text_has_places_too() -> None:
+    cell = {"cell_type": "markdown", "metadata": {}, "source": f"~~~py\n{STALE}~~~\n"}
+    write("a.ipynb", json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    (row,) = json.loads(kvlint("--output-format", "json").out)
+    document = Path("a.ipynb").read_text()
+    assert (row["line"], document[row["column"] - 1 : row["end_column"] - 1]) == (1, "past[0]")
+
+
+def test_letters_may_be_escaped_in_json() -> None:
+    write("generation_config.json", '{"cache\\u005fimplementation": "no_such_cache"}')
+    assert "generation_config.json:1:31: KV401" in kvlint("--output-format", "concise").out
+    write(
+        "a.ipynb", notebook_of(("code", STALE)).replace("past[0]", "p\\u0061st[0]").replace("Dynamic", "D\\u0079namic")
+    )
+    assert "a.ipynb:cell 1:4:8: KV204" in kvlint("a.ipynb", "--output-format", "concise").out
+
+
+@pytest.mark.parametrize("value", ["5", "true", "false", '["static"]', '{"a": 1}', "1.5"])
+def test_values_of_a_wrong_type_are_refused_as_transformers_does(value: str) -> None:
+    write("generation_config.json", f'{{"cache_implementation": {value}}}')
+    run = kvlint("--output-format", "concise")
+    assert f"KV401 invalid-cache-implementation: `{value}` is not a `cache_implementation`: loading" in run.out
+    write("generation_config.json", '{"cache_implementation": null}')
+    assert kvlint().code == 0

@@ -18,9 +18,9 @@ from kvlint.compat_text import Look, render
 from kvlint.config import Overrides, Resolver
 from kvlint.diagnostics import Diagnostic
 from kvlint.discovery import discover
-from kvlint.engine import Options, run
 from kvlint.findings import Category
 from kvlint.releases import ReleaseSet
+from kvlint.run import Options, run
 from kvlint.timeline import the_timeline
 
 RELEASES = ("4.1.0", "4.1.1", "4.2.0", "5.0.0", "5.0.1", "5.1.0")

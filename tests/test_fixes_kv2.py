@@ -123,9 +123,9 @@ def test_2_update_that_has_kwargs() -> None:
 
 
 @pairs(
-    ("x = c.crop(a if b else d)", "x = c.crop(-(c.get_seq_length() - (a if b else d)))"),
-    ("x = c.crop(a + 1)", "x = c.crop(-(c.get_seq_length() - (a + 1)))"),
-    ("x = c.crop((a))", "x = c.crop(-(c.get_seq_length() - a))"),
+    ("x = c.crop(len(a) if b else 4)", "x = c.crop(-(c.get_seq_length() - (len(a) if b else 4)))"),
+    ("x = c.crop(len(a) + 1)", "x = c.crop(-(c.get_seq_length() - (len(a) + 1)))"),
+    ("x = c.crop((a_len))", "x = c.crop(-(c.get_seq_length() - a_len))"),
     ("x = c.crop((n := 3))", "x = c.crop(-(c.get_seq_length() - (n := 3)))"),
     ("x = c.crop(c.get_seq_length() - (n - 1))", "x = c.crop(-(n - 1))"),
     ("x = c.crop(c.get_seq_length() - n)", "x = c.crop(-n)"),
@@ -569,7 +569,7 @@ STALE = {
     "StaticCache(config=config, max_cache_len=n, device='cpu')": "StaticCache(config=config, max_cache_len=n)",
     "EncoderDecoderCache(self_attention_cache=a, cross_attention_cache=b)": "EncoderDecoderCache(a, b)",
     "QuantizedCache('HQQ', config)": "QuantizedCache('hqq', config)",
-    "c.crop(n)": "c.crop(-(c.get_seq_length() - n))",
+    "c.crop(n_len)": "c.crop(-(c.get_seq_length() - n_len))",
     "[k for k, v in c]": "[k for k, v, *_ in c]",
     "create_causal_mask(config=config, input_embeds=e)": "create_causal_mask(config=config, inputs_embeds=e)",
 }

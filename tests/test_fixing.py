@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvlint import lint
+from kvlint import linter
 from kvlint.carriers.regions import Region, edited
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.fixing import allowed_applicabilities, choose, collides, merged_edits
 from kvlint.jobs import FixRequest, Job, Result
-from kvlint.lint import Found
+from kvlint.linter import Found
 from kvlint.releases import ReleaseSet
 from kvlint.writing import write_atomically
 
@@ -123,7 +123,7 @@ def fix(
     kind: str = "",
     docstrings: bool = False,
 ) -> Result:
-    monkeypatch.setattr(lint, "find", word_finder(rewrites, group, kind))
+    monkeypatch.setattr(linter, "find", word_finder(rewrites, group, kind))
     job = Job(
         f"/nowhere/{name}",
         name,
@@ -134,7 +134,7 @@ def fix(
         fix_docstrings=docstrings,
         data=text,
     )
-    return lint.lint(job)
+    return linter.lint(job)
 
 
 def test_rounds_go_on_until_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:

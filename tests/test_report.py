@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedFix, PlacedOrigin, SourceLine
+from kvlint.diagnostics import Diagnostic, FileSpan, PlacedEdit, PlacedFix, PlacedOrigin, PlacedRelated, SourceLine
 from kvlint.findings import Applicability, Category
 from kvlint.report import FOR_PEOPLE, format_names, render
 from kvlint.report._patch import patch, quoted
@@ -43,7 +43,10 @@ def fixed_with(applicability: Applicability) -> PlacedFix:
     return PlacedFix("Replace it", applicability, (PlacedEdit(1, 1, 1, 1, "x"),))
 
 
-NOTEBOOK = diagnostic(path="n.ipynb", cell=3, category=Category.SILENT, code="KV203", name="dead-assignment", fix=None)
+NOTEBOOK = diagnostic(
+    path="n.ipynb", cell=3, category=Category.SILENT, code="KV203", name="dead-assignment", fix=None,
+    in_file=FileSpan(40, 9, 40, 16),
+)  # fmt: skip
 NOTEBOOK_FIX = diagnostic(
     path="n.ipynb", cell=3, fix=PlacedFix("Replace it", SAFE, (PlacedEdit(1, 1, 1, 4, "import x\n", 1),))
 )
@@ -64,7 +67,7 @@ def view(*found: Diagnostic, **changes: Any) -> View:
 
 def test_formats_are_found_by_their_files() -> None:
     assert format_names() == (
-        "concise", "full", "github", "gitlab", "grouped", "json", "jsonl", "junit", "sarif",
+        "azure", "concise", "full", "github", "gitlab", "grouped", "json", "jsonl", "junit", "pylint", "rdjson", "sarif",
     )  # fmt: skip
     assert set(format_names()) > FOR_PEOPLE
 
@@ -193,6 +196,7 @@ def test_json() -> None:
             "edits": [{"start_line": 12, "start_column": 5, "end_line": 12, "end_column": 12, "text": "past.layers"}],
         },
         "url": "https://github.com/kvlint/kvlint/blob/main/rules/KV204-cache-subscript.md",
+        "related": [],
     }
     assert (second["cell"], second["fix"], second["severity"]) == (3, None, "error")
     assert third["fix"]["edits"][0]["cell"] == 1
@@ -218,7 +222,8 @@ def test_github() -> None:
         "::error title=kvlint (KV204),file=src/a.py,line=12,col=5,endLine=12,endColumn=11::"
         "src/a.py:12:5: KV204 cache-subscript: raises TypeError from 5.0.0; ask the layer"
     )
-    assert "line=" not in lines[1].split("::")[1]
+    assert "file=n.ipynb,line=40,col=9," in lines[1]
+    assert "n.ipynb:cell 3:12:5: KV203" in lines[1]
     assert "file=src/<a> & 'b'%2C 50%25.py," in lines[3]
 
 
@@ -248,8 +253,100 @@ def test_sarif() -> None:
     assert location["region"] == {"startLine": 12, "startColumn": 5, "endLine": 12, "endColumn": 12}
     assert first["relatedLocations"][0]["physicalLocation"]["region"]["startLine"] == 4
     assert first["fixes"][0]["artifactChanges"][0]["replacements"][0]["insertedContent"] == {"text": "past.layers"}
-    assert second["message"]["text"].startswith("cell 3: ")
+    assert second["message"]["text"].startswith("cell 3, line 12: ")
+    assert second["locations"][0]["physicalLocation"]["region"]["startLine"] == 40
     assert "fixes" not in third
+
+
+def test_the_other_places_of_a_defect() -> None:
+    other = PlacedRelated("src/b.py", 3, 4, 3, 9, "KV305", "is never filled")
+    in_cell = PlacedRelated("n.ipynb", 1, 2, 1, 3, "KV204", "cannot be indexed", 7)
+    item = diagnostic(related=(other, in_cell))
+    (found,) = json.loads(render("json", view(item)))
+    assert found["related"] == [
+        {
+            "path": "src/b.py", "line": 3, "column": 4, "end_line": 3, "end_column": 9,
+            "code": "KV305", "message": "is never filled",
+        },
+        {
+            "path": "n.ipynb", "line": 1, "column": 2, "end_line": 1, "end_column": 3,
+            "code": "KV204", "message": "cannot be indexed", "cell": 7,
+        },
+    ]  # fmt: skip
+    text = render("full", view(item))
+    assert "   = also KV305 src/b.py:3:4: is never filled\n" in text
+    assert "   = also KV204 n.ipynb:cell 7:1:2: cannot be indexed\n" in text
+    (run,) = json.loads(render("sarif", view(item)))["runs"]
+    places = run["results"][0]["relatedLocations"]
+    assert [place["id"] for place in places] == [0, 1, 2]
+    assert places[1]["physicalLocation"]["artifactLocation"]["uri"] == "src/b.py"
+    assert places[1]["message"]["text"] == "KV305: is never filled"
+    assert places[2]["message"]["text"] == "cell 7, line 1: KV204: cannot be indexed"
+
+
+def test_notebook_places_are_those_of_the_file_in_formats_for_services() -> None:
+    (row,) = json.loads(render("gitlab", view(NOTEBOOK)))
+    assert row["location"]["positions"]["begin"] == {"line": 40, "column": 9}
+    assert "cell 3, line 12: " in row["description"]
+    (case,) = ElementTree.fromstring(render("junit", view(NOTEBOOK))).findall(".//testcase")
+    assert case.attrib["line"] == "40"
+    assert "cell 3, line 12" in str(case[0].text)
+    (found,) = json.loads(render("rdjson", view(NOTEBOOK)))["diagnostics"]
+    assert found["location"]["range"]["start"] == {"line": 40, "column": 9}
+
+
+def test_rdjson() -> None:
+    found = json.loads(render("rdjson", view(*EVERYTHING)))
+    first, second, third, _ = found["diagnostics"]
+    assert first["location"] == {
+        "path": "src/a.py",
+        "range": {"start": {"line": 12, "column": 5}, "end": {"line": 12, "column": 12}},
+    }
+    assert first["suggestions"][0]["text"] == "past.layers"
+    assert (first["severity"], first["code"]["value"]) == ("ERROR", "KV204")
+    assert "suggestions" not in second
+    assert "suggestions" not in third
+
+
+def test_azure_and_pylint() -> None:
+    lines = render("azure", view(*EVERYTHING)).splitlines()
+    assert len(lines) == 4
+    assert lines[0] == (
+        "##vso[task.logissue type=error;sourcepath=src/a.py;linenumber=12;columnnumber=5;code=KV204;]"
+        "cache-subscript: raises TypeError from 5.0.0; ask the layer"
+    )
+    assert "sourcepath=src/<a> & 'b', 50%AZP25.py;" in lines[3]
+    assert render("pylint", view(diagnostic())) == (
+        "src/a.py:12: [KV204] cache-subscript: raises TypeError from 5.0.0; ask the layer\n"
+    )
+
+
+def test_full_shows_silent_findings_first() -> None:
+    silent = diagnostic(category=Category.SILENT, path="z.py", message="is wrong")
+    text = render("full", view(diagnostic(), silent))
+    assert text.index("z.py:12:5") < text.index("src/a.py:12:5")
+    assert render("concise", view(diagnostic(), silent)).startswith("src/a.py")
+
+
+def test_full_folds_what_exceeds_twenty_of_a_rule_in_a_file() -> None:
+    many = [diagnostic(line=number, source=()) for number in range(1, 36)]
+    other = diagnostic(code="KV305", name="other", line=50, source=())
+    text = render("full", view(*many, other))
+    assert text.count("[*]: raises") == 21
+    places = "21, 22, 23, 24, 25, 26, 27, 28, 29, 30, ..."
+    assert f"src/a.py: 15 more KV204 cache-subscript (lines {places}); --output-format concise lists them\n" in text
+    assert text.index("15 more") < text.index("KV305")
+    assert "more KV204" not in render("full", view(*many[:20]))
+    assert "src/a.py: 1 more KV204 cache-subscript (line 21);" in render("full", view(*many[:21]))
+
+
+def test_the_summary_names_the_target_and_what_a_baseline_hides() -> None:
+    lines = render("concise", view(targets=("5.24.0 (the newest release known)",), known=3)).splitlines()
+    assert lines == [
+        "Checked for transformers 5.24.0 (the newest release known).",
+        "Nothing found in 7 files.",
+        "3 known findings not shown (--no-baseline)",
+    ]
 
 
 def test_patch_names() -> None:

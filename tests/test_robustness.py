@@ -18,7 +18,7 @@ from kvlint.checks import all_checks
 from kvlint.errors import UsageProblem
 from kvlint.findings import Applicability
 from kvlint.jobs import FixRequest, Job, Result
-from kvlint.lint import lint, parses
+from kvlint.linter import lint, parses
 from kvlint.screen import candidates
 from kvlint.source import Region
 from kvlint.timeline import the_timeline

@@ -7,11 +7,12 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, SIGNATURE, VERSION, Expressions, holds
+from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
 from kvlint.analysis.facts import CallUse
-from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_foreign_loader, is_own, is_torch_model_class
 from kvlint.analysis.names import (
     CACHE_KEYWORDS,
+    CACHE_OUTPUT_KEYS,
     MODEL_CALL_KEYWORDS,
     MODEL_NAMES,
     VERSION_HELPER,
@@ -43,6 +44,7 @@ from kvlint.analysis.values import (
     ModelOutput,
     NoneValue,
     OutputDict,
+    Outside,
     PerRelease,
     Pipeline,
     Sequence,
@@ -86,9 +88,6 @@ ITERATORS = frozenset(
 CACHE_KINDS: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache})
 HANDS_ON = frozenset({"tqdm", "trange", "track", "islice"})
 """Functions whose items are those of their first argument."""
-SAME_MODEL_METHODS = frozenset(
-    {"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"}
-)
 TENSOR_METHODS = frozenset(
     {"to", "clone", "detach", "contiguous", "cpu", "cuda", "float", "half", "bfloat16", "requires_grad_"}
 )
@@ -243,6 +242,7 @@ class Calls(Expressions):
             value = self.attribute(base, name_value, stand_in, flow)
             self.record_symbols(node, value, "load", flow)
             return value
+        self.record_default(node, node.args[0], base, name_value, flow, parent)
         parts: list[Value] = []
         absent = ReleaseSet(0)
         for atom in base:
@@ -287,18 +287,27 @@ class Calls(Expressions):
         if isinstance(atom, Member):
             return self._call_member(atom, node, arguments, keywords, flow)
         if isinstance(atom, LocalFunction):
-            return self._call_function(atom, node, arguments, keywords, flow)
+            found = self._call_function(atom, node, arguments, keywords, flow)
+            owner = atom.info.owner
+            if owner is None or found is not UNKNOWN or atom.info.name not in LOADERS:
+                return found
+            return (Instance(owner),) if self.is_model_instance(owner) or is_own(owner) else found
         if isinstance(atom, LocalClass):
             return self._call_class(atom.info, node, arguments, keywords)
         if isinstance(atom, Model):
+            self.pass_to_places(atom, arguments, keywords)
             return self._call_model(atom, node)
         if isinstance(atom, Instance):
-            if self.is_model_instance(atom.info):
-                return self._call_model(Model(), node)
             method = atom.info.method("forward") or atom.info.method("__call__")
             if method is not None:
-                return self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
-            return UNKNOWN
+                made = self._call_function(LocalFunction(method, bound=True), node, arguments, keywords, flow)
+                if not unknown(made):
+                    return made
+                if not self.is_model_instance(atom.info):
+                    return (Outside(),) if is_own(atom.info) else UNKNOWN
+            return self._call_model(Model(), node) if self.is_model_instance(atom.info) else UNKNOWN
+        if isinstance(atom, Outside):
+            return (atom,)
         if isinstance(atom, Unknown):
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
@@ -335,8 +344,11 @@ class Calls(Expressions):
             return (
                 Model(Certainty.PROVEN, cls=name, windowed=windowed, origin=self.origin(node, "a model built here")),
             )
-        if name in ("copy.deepcopy", "copy.copy") and arguments:
+        if name in ("copy.deepcopy", "copy.copy", "torch.nn.ModuleList") and arguments:
             return arguments[0]
+        part = self.library.part(name)
+        if part:
+            return (Model(Certainty.PROVEN, part, cls=name, when=atom.when, origin=self.origin(node, "built here")),)
         if name in SIGNATURES and len(arguments) == 1 and len(arguments[0]) == 1:
             return (Member(arguments[0][0], SIGNATURE),)
         if name in BINDERS and arguments:
@@ -362,6 +374,9 @@ class Calls(Expressions):
             helper = self.helper_truth(method, node, arguments, keywords)
             if helper is not None:
                 return helper
+        if name.startswith("transformers.") and self.timeline.class_kind(name) == "output":
+            held = next((value for key, value in keywords if key in CACHE_OUTPUT_KEYS), ())
+            return (ModelOutput("made", held=held),)
         if name in ("transformers.pipeline", "transformers.pipelines.pipeline"):
             return (Pipeline(when=atom.when),)
         if name.startswith("transformers.") and owner.endswith(".GenerationConfig") and method == "from_dict":
@@ -375,6 +390,8 @@ class Calls(Expressions):
             return (Config(Certainty.PROVEN, first if isinstance(first, str) else "", owner),)
         if name.startswith("transformers.") and name.endswith("Config"):
             return (Config(Certainty.PROVEN, cls=name, windowed=is_windowed(method, keywords)),)
+        if is_foreign_loader(name):
+            return (Outside(),)
         if method == "cast" and name in ("typing.cast", "typing_extensions.cast") and len(arguments) == 2:
             annotated = self.annotation(node.args[0], flow)
             return annotated or arguments[1]
@@ -471,10 +488,14 @@ class Calls(Expressions):
             return join(found, *arguments[1:2]) if name in ("pop", "setdefault") else UNKNOWN
         if isinstance(of, LocalFunction):
             return (LocalFunction(of.info, bound=True),) if name == "__get__" else UNKNOWN
+        if isinstance(of, LocalClass):
+            return (Instance(of.info),)
         if isinstance(of, CacheObject):
             return self._call_cache_method(of, name, node)
         if isinstance(of, StoredTensor):
             return (of,) if name in TENSOR_METHODS else UNKNOWN
+        if isinstance(of, Instance):
+            return (of,) if name in SAME_MODEL_METHODS else UNKNOWN
         if isinstance(of, Model):
             if name == "generate":
                 wanted = next((value for key, value in keywords if key == "return_dict_in_generate"), None)
@@ -787,6 +808,11 @@ class Calls(Expressions):
                     self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]
+
+    def pass_to_places(
+        self, model: Model, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> None:
+        raise NotImplementedError
 
     def version_verdict(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
         raise NotImplementedError

@@ -11,8 +11,9 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvlint.analysis.annotations import Annotations
 from kvlint.analysis.calls import LESSONS, teaches
@@ -43,7 +44,7 @@ from kvlint.analysis.names import (
 from kvlint.analysis.nodes import lines_with, walk, walk_lines
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
-from kvlint.analysis.scopes import MODULE, ClassInfo, FunctionInfo
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format
 from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
     CACHE,
@@ -79,9 +80,14 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.versions import demanded_releases
+from kvlint.engine.link import family, level
+from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
 from kvlint.source import Region
 from kvlint.timeline import Timeline
+
+if TYPE_CHECKING:
+    from kvlint.analysis.joint import Joint
 
 MAX_ROUNDS = 3
 IMPORT_LINE = re.compile(
@@ -99,6 +105,9 @@ WORTH_WALKING = re.compile(
 )
 """Words of which a function needs one to meet a cache by itself, or to teach others something that matters."""
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
+PREPARE = "prepare_inputs_for_generation"
+LEVELS = {"attention": 1, "layer": 2}
+"""Roles of parts of a model by their height in it (``engine.link.level``)."""
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
     {
@@ -128,8 +137,23 @@ NOT_INSTALLED = frozenset({"PackageNotFoundError", "DistributionNotFound"})
 ENDS_A_PART = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
+@lru_cache(maxsize=4)
+def import_roots(text: str, in_transformers: bool) -> frozenset[str]:
+    """The packages that a text imports from; kept for the examples in the docstrings of a module."""
+    roots: set[str] = set()
+    for match in IMPORT_LINE.finditer(text):
+        dots, module = match["dots"], match["module"]
+        if not dots:
+            roots |= {part.split(".")[0] for part in re.split(r"[\s,]+", match["modules"] or module)}
+        elif module in TRANSFORMERS_MODULES or in_transformers:
+            roots.add("transformers")
+    return frozenset(roots)
+
+
 class Walk(Annotations):
     """Walks one module."""
+
+    joint: Joint | None
 
     def __init__(
         self, text: str, tree: ast.Module, path: Path, target: ReleaseSet, project: Project, timeline: Timeline
@@ -156,6 +180,42 @@ class Walk(Annotations):
         self._following: set[Path] = {path}
         self.in_parts = False
         self.around = ""
+        self.joint = None
+        self.surroundings = Surroundings()
+        self.own_classes: frozenset[str] = frozenset()
+        """Classes whose ``forward`` only code of the project calls, although they derive from a part of the library."""
+        self._places_at: dict[int, list[Place]] = {}
+
+    def join(self, joint: Joint, surroundings: Surroundings, names: set[str]) -> None:
+        """Makes this one of several walks: *names* are those that mean something in any of them."""
+        self.joint = joint
+        self.surroundings = surroundings
+        self.telling.names = names
+        here = str(self.path)
+        self._shims.update(surroundings.shims)
+        for place in surroundings.places:
+            if place.value[0] == here:
+                self._places_at.setdefault(place.line, []).append(place)
+        self.own_classes = frozenset(name for path, name in surroundings.own if path == here)
+
+    def pass_to_places(
+        self, model: Model, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
+    ) -> None:
+        """A call of a layer or of attention of the library is one of the functions of the project that stand there."""
+        if self.joint is None or model.role not in LEVELS or not model.family:
+            return
+        for place in self.surroundings.places:
+            if level(place.target) == LEVELS[model.role] and family(place.target) == model.family:
+                info = self.joint.placed(place)
+                if info is not None:
+                    self.pass_arguments(info, 1, arguments, keywords)
+
+    def function_at(self, line: int) -> FunctionInfo | None:
+        """The function, or the ``forward`` of the class, that is defined on a line."""
+        for info in self.functions:
+            if info.node.lineno == line:
+                return info
+        return next((cls.method("forward") for cls in self.classes if cls.node.lineno == line), None)
 
     # -- the module -------------------------------------------------------------------------------------------------
 
@@ -163,25 +223,29 @@ class Walk(Annotations):
         """Walks the module's statements, then its functions until nothing new is learnt."""
         self.survey_imports()
         self.run_module()
-        self._walk_speaking()
+        self.walk_speaking()
         for _ in range(MAX_ROUNDS - 1):
             changed, self.changed = self.changed, set()
-            names = self._names_of_caches()
-            again = [
-                info for info in self.functions if self._concerned(info, changed) or self._meets_cache(info, names)
-            ]
-            module_again = ("reader", MODULE) in changed
-            if not again and not module_again:
+            if not self.walk_again(changed):
                 break
-            self._drop_facts([*again, None] if module_again else again)
-            if module_again:
-                self.module_flow = Flow({}, self.target)
-                self.run_module()
-            for info in again:
-                self.run_function(info)
-        self._narrow_private_functions()
+        self.narrow_private_functions()
 
-    def _narrow_private_functions(self) -> None:
+    def walk_again(self, changed: set[tuple[str, Any]]) -> bool:
+        """Walks what the lessons of the last round concern once more; False where that is nothing."""
+        names = self._names_of_caches()
+        again = [info for info in self.functions if self._concerned(info, changed) or self._meets_cache(info, names)]
+        module_again = ("reader", id(self)) in changed
+        if not again and not module_again:
+            return False
+        self._drop_facts([*again, None] if module_again else again)
+        if module_again:
+            self.module_flow = Flow({}, self.target)
+            self.run_module()
+        for info in again:
+            self.run_function(info)
+        return True
+
+    def narrow_private_functions(self) -> None:
         """``_legacy_pairs(cache)`` that is called on old releases only is walked again for those.
 
         Only functions of the module whose every mention is a call that was walked.
@@ -216,7 +280,7 @@ class Walk(Annotations):
                 found |= known or found
         return found if len(mentions) == 1 + calls else None
 
-    def _walk_speaking(self) -> None:
+    def walk_speaking(self) -> None:
         """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they
         read, and after them those that are found inside of others meanwhile."""
         aliases = self._quiet_names()
@@ -296,13 +360,9 @@ class Walk(Annotations):
 
     def survey_imports(self) -> None:
         """Finds out whether the file uses transformers, or another engine with caches of its own."""
-        roots: set[str] = set()
-        for match in IMPORT_LINE.finditer(f"{self.around}\n{self.text}" if self.around else self.text):
-            dots, module = match["dots"], match["module"]
-            if not dots:
-                roots |= {part.split(".")[0] for part in re.split(r"[\s,]+", match["modules"] or module)}
-            elif module in TRANSFORMERS_MODULES or self.in_transformers:
-                roots.add("transformers")
+        roots = import_roots(self.text, self.in_transformers)
+        if self.around:
+            roots |= import_roots(self.around, self.in_transformers)
         self.uses_transformers = bool(roots & COMPANIONS)
         other_tensors = bool(roots & OTHER_TENSORS) and "torch" not in roots
         self.foreign_engine = other_tensors or (bool(roots & OTHER_ENGINES) and "transformers" not in roots)
@@ -479,6 +539,13 @@ class Walk(Annotations):
             )
         if target.attr in HOOKS:
             self._teach_patches(base, value)
+        for atom in value:
+            if isinstance(atom, LocalFunction) and atom.info.places:
+                atom.info.installed[id(target)] = flow.releases
+            elif isinstance(atom, (LocalClass, Instance)):
+                for method in atom.info.methods.values():
+                    if method.places:
+                        method.installed[id(target)] = flow.releases
         path = path_of(target)
         if path:
             flow.bind(path, value)
@@ -502,8 +569,11 @@ class Walk(Annotations):
             return
         self._patched.update(map(level_of, names))
         for atom in of_type(value, LocalFunction):
+            if atom.info.patches and atom.info.installed_on not in names:
+                atom.info.installed_on = ""
             if not atom.info.patches:
                 atom.info.patches = True
+                atom.info.installed_on = names[0] if len(names) == 1 else ""
                 self.changed.add(("parameter", id(atom.info.node)))
 
     def narrowed(self, path: str, value: Value) -> None:
@@ -771,6 +841,11 @@ class Walk(Annotations):
 
     def _exec_Import(self, node: ast.Import, flow: Flow) -> Flow | None:
         for alias in node.names:
+            joined = self.project.module_path(self.path, alias.name, 0) if self.joint is not None else None
+            if joined is not None and self.joint is not None and joined in self.joint.walks:
+                if alias.asname or "." not in alias.name:
+                    flow.bind(alias.asname or alias.name, (ProjectModule(joined),))
+                    continue
             if alias.asname:
                 flow.bind(alias.asname, (Symbol(alias.name),))
             else:
@@ -830,6 +905,10 @@ class Walk(Annotations):
     def _project_name(self, node: ast.ImportFrom, module: str, name: str) -> Value:
         """What a name imported from the project is, where its own module says so."""
         fallback: Value = (Symbol(f"{module}.{name}"),) if node.level == 0 else UNKNOWN
+        if self.joint is not None:
+            joined = self._joined_name(node, name, fallback)
+            if joined is not None:
+                return joined
         if not WORTH_FOLLOWING.search(name) and not WORTH_FOLLOWING.search(node.module or ""):
             return fallback
         if node.level == 0 and (not module or module.split(".")[0] in sys_modules()):
@@ -843,12 +922,26 @@ class Walk(Annotations):
             return fallback
         return Later.of(fallback, lambda: self.exported(path, name) or fallback)
 
+    def _joined_name(self, node: ast.ImportFrom, name: str, fallback: Value) -> Value | None:
+        """What a name of a module that is walked together with this one is; None for any other."""
+        assert self.joint is not None
+        inner = ".".join(filter(None, (node.module or "", name)))
+        module = self.project.module_path(self.path, inner, node.level)
+        if module in self.joint.walks:
+            return (ProjectModule(module),)
+        path = self.project.module_path(self.path, node.module or "", node.level)
+        if path in self.joint.walks:
+            return Later.of(fallback, lambda: self.exported(path, name) or fallback)
+        return None
+
     def exported(self, path: Path, name: str) -> Value:
         """The value of a name at the top level of another module of the project."""
-        if path in self._following or len(self._following) > MAX_FOLLOWED:
-            return ()
         self.dependencies[path] = None
-        inner = self.project.walk(path, self.target, self._shallow)
+        inner = self.joint.module(path) if self.joint is not None else None
+        if inner is None:
+            if path in self._following or len(self._following) > MAX_FOLLOWED:
+                return ()
+            inner = self.project.walk(path, self.target, self._shallow)
         if inner is None:
             return ()
         value = now(inner.module_flow.names.get(name, ()))
@@ -862,6 +955,7 @@ class Walk(Annotations):
             return None
         inner = Walk(module.text, module.tree, path, self.target, self.project, self.timeline)
         inner._following = self._following | {path}
+        inner.joint = self.joint
         inner.survey_imports()
         try:
             inner.run_module()
@@ -914,8 +1008,17 @@ class Walk(Annotations):
         info = self._function_at.get(id(node))
         if info is None:
             info = self._function_at[id(node)] = FunctionInfo(node, qualname, owner, self._function, home=self)
+            info.places = self._places_of(node, owner)
             self.functions.append(info)
         return info
+
+    def _places_of(self, node: ast.FunctionDef | ast.AsyncFunctionDef, owner: ClassInfo | None) -> tuple[Place, ...]:
+        """Where the project puts a function, or the class whose method it is."""
+        found = list(self._places_at.get(node.lineno, ()))
+        if owner is not None and node.name in HOOKS:
+            whole = (place for place in self._places_at.get(owner.node.lineno, ()) if not place.member)
+            found += [replace(place, member=node.name) for place in whole]
+        return tuple(found)
 
     _in_class_body = False
 
@@ -976,6 +1079,10 @@ class Walk(Annotations):
                 info.returns = promised
                 self.tell_readers(info)
         self.block(info.node.body, flow)
+        if info.name == PREPARE and not self._asking:
+            self._fill_forward(info)
+        elif info.name == "forward" and not self._asking:
+            self._fill_reorder(info)
         self._function, self._owner, self._caught, self._in_class_body, self._loop_depth, self._breaks = outer
 
     def version_verdict(self, info: FunctionInfo, given: dict[str, Value]) -> Value | None:
@@ -1034,6 +1141,12 @@ class Walk(Annotations):
                 if arg.annotation is not None:
                     self.annotation(arg.annotation, flow)
                 continue
+            if position == 0 and info.places and info.owner is None:
+                flow.bind(arg.arg, (self._placed_self(info),))
+                continue
+            if position == 0 and info.installed_on and self.is_hook(info) and arg in positional:
+                flow.bind(arg.arg, self._installed_self(info))
+                continue
             if self._asking:
                 known = info.arguments.get(arg.arg)
                 flow.bind(arg.arg, self.expression(defaults.get(arg.arg), flow, arg) if known is None else known)
@@ -1064,16 +1177,58 @@ class Walk(Annotations):
             )
         return (Instance(owner),)
 
+    def filled_by_prepare(self, info: FunctionInfo) -> bool:
+        """True for a ``forward`` that gets its cache from the ``prepare_inputs_for_generation`` of its own class."""
+        prepare = info.owner.method(PREPARE) if info.owner is not None else None
+        if prepare is None:
+            return False
+        names = {arg.arg for arg in info.parameters()} & (CACHE_NAMES | CACHE_OUTPUT_KEYS)
+        return not names.isdisjoint(keys_written(prepare.node))
+
+    def _fill_forward(self, prepare: FunctionInfo) -> None:
+        """``generate`` hands on what ``prepare_inputs_for_generation`` returns."""
+        forward = prepare.owner.method("forward") if prepare.owner is not None else None
+        if forward is not None:
+            for made in of_type(prepare.returns, Mapping):
+                self.pass_arguments(forward, 1, (), made.items)
+
+    def _fill_reorder(self, forward: FunctionInfo) -> None:
+        """Beam search hands on what ``forward`` returned as its cache."""
+        reorder = forward.owner.method("_reorder_cache") if forward.owner is not None else None
+        held = own_format(forward.owner) if forward.owner is not None else ()
+        if reorder is not None and held:
+            self.pass_arguments(reorder, reorder.first_positional(), (held,), ())
+
+    def _placed_self(self, info: FunctionInfo) -> Model:
+        """The object that a function is bound to which stands in the place of a method of the library."""
+        target = info.places[0].target
+        role = next((role for role, height in LEVELS.items() if height == level(target)), "model")
+        name = target.rpartition(".")[2]
+        origin = self.origin(info.node, f"put in the place of `{name}.{info.places[0].member}`")
+        return Model(Certainty.PROVEN, role, cls=target, family=family(target), origin=origin)
+
+    def _installed_self(self, info: FunctionInfo) -> Value:
+        """An object of the class of transformers that the function is put into."""
+        name = info.installed_on
+        role = self.library.part(name) or ("" if is_layer_class(name) else "model")
+        return (Model(Certainty.PROVEN, role, cls=name),) if role else UNKNOWN
+
     def is_hook(self, info: FunctionInfo) -> bool:
         """True for the methods that transformers itself calls with a cache object."""
+        if info.places:
+            return any(place.by_library for place in info.places)
         if info.patches:
             return not self.foreign_engine and len(self._patched) == 1
         if info.owner is None or info.name not in HOOKS:
             return False
+        if info.name == "forward" and (info.owner.name in self.own_classes or self.filled_by_prepare(info)):
+            return False
         if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):
             return False
-        if info.name == "prepare_inputs_for_generation":
+        if info.name == PREPARE:
             return not is_own_module(info.owner.foreign_bases())
+        if info.name == "_reorder_cache" and keeps_own_format(info.owner):
+            return False
         return any(is_hook_owner(base) or is_layer_class(base) for base in info.owner.foreign_bases())
 
     def _parameter(
@@ -1089,13 +1244,17 @@ class Walk(Annotations):
                 tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,),
                 optional,
             )
+        if any(isinstance(atom, LESSONS) for atom in passed):
+            demonstrated = tuple(atom for atom in passed if not isinstance(atom, Unknown))
+            also = annotated if len(demonstrated) < len(passed) else ()
+            return join(demonstrated, also, optional)
         if any(
             isinstance(atom, (CacheObject, LegacyCache, Model, Instance, ModelOutput, Sequence, Config))
             for atom in annotated
         ):
             return join(annotated, optional)
-        if any(isinstance(atom, LESSONS) for atom in passed):
-            return join(tuple(atom for atom in passed if not isinstance(atom, Unknown)), optional)
+        if arg.arg in info.arguments and not any(isinstance(atom, CacheObject) for atom in annotated):
+            return join(UNKNOWN, optional)  # the project fills it, with what is not known: the name says nothing
         if arg.annotation is not None and not is_open_annotation(arg.annotation):
             return join(annotated or (Foreign(),), optional)
         if arg.arg in markers and not self.foreign_engine:
@@ -1160,6 +1319,20 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
+
+
+def keys_written(function: ast.AST) -> set[str]:
+    """The keys and keywords that a function writes: ``{"a": x}``, ``f(a=x)``, ``d["a"] = x``."""
+    found: set[str] = set()
+    for node in walk(function):
+        if isinstance(node, ast.Dict):
+            found |= {key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            found.add(node.arg)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+                found.add(node.slice.value)
+    return found
 
 
 def is_opaque(value: ast.expr) -> bool:

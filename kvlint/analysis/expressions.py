@@ -16,7 +16,7 @@ from kvlint.analysis.facts import (
     SubscriptUse,
     SymbolUse,
 )
-from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_record, is_torch_model_class
 from kvlint.analysis.names import (
     ATTENTION_PARTS,
     CACHE_NAMES,
@@ -30,7 +30,7 @@ from kvlint.analysis.names import (
 from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.project import WORTH_FOLLOWING
 from kvlint.analysis.recorder import Flow, Recorder, path_of, unknown
-from kvlint.analysis.scopes import MODULE, FunctionInfo
+from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -60,6 +60,7 @@ from kvlint.analysis.values import (
     NegativeNumber,
     NoneValue,
     OutputDict,
+    Outside,
     PerRelease,
     Pipeline,
     ProjectModule,
@@ -97,6 +98,10 @@ INTERESTING: frozenset[type[Atom]] = frozenset(
 )
 
 
+SAME_MODEL_METHODS = frozenset(
+    {"to", "cuda", "cpu", "eval", "half", "float", "bfloat16", "train", "requires_grad_", "get_decoder", "compile"}
+)
+"""Methods of a module that return the module."""
 VERSION = "transformers.__version__"
 SIGNATURE = "<signature>"
 """Stands as a member of a function for what ``inspect`` says of its parameters."""
@@ -297,6 +302,9 @@ class Expressions(Recorder):
             return self.library_value(qualified)
         return (Symbol(qualified, when=atom.when, origin=atom.origin),)
 
+    def _attribute_outside(self, atom: Outside, name: str, node: ast.expr) -> Value:
+        return (atom,)
+
     def _attribute_pipeline(self, atom: Pipeline, name: str, node: ast.expr) -> Value:
         return self._attribute_unknown(Unknown(), name, node)
 
@@ -333,7 +341,7 @@ class Expressions(Recorder):
 
     def _attribute_output(self, atom: ModelOutput, name: str, node: ast.expr) -> Value:
         if name in CACHE_OUTPUT_KEYS:
-            return (self.output_cache(atom, node),)
+            return atom.held or (self.output_cache(atom, node),)
         return (Member(atom, name, when=atom.when),)
 
     def output_cache(self, atom: ModelOutput, node: ast.expr) -> CacheObject:
@@ -354,11 +362,11 @@ class Expressions(Recorder):
             return (GenerationConfigValue(),)
         if atom.role == "model":
             if name in MODEL_PARTS:
-                return (Model(atom.certainty, "model", atom.name, origin=atom.origin),)
+                return (Model(atom.certainty, "model", atom.name, atom.cls, family=atom.family, origin=atom.origin),)
             if name in LAYER_LISTS:
                 return (ModelLayers(atom, origin=atom.origin),)
         if atom.role == "layer" and name in ATTENTION_PARTS:
-            return (Model(atom.certainty, "attention", atom.name, origin=atom.origin),)
+            return (Model(atom.certainty, "attention", atom.name, family=atom.family, origin=atom.origin),)
         return (Member(atom, name),)
 
     def _attribute_instance(self, atom: Instance, name: str, node: ast.expr) -> Value:
@@ -371,20 +379,31 @@ class Expressions(Recorder):
         value = info.attribute(name)
         if value and not unknown(value):
             return value
+        if value and is_record(info):
+            return (Outside(),)
+        if value and any(isinstance(atom, Unknown) for atom in value):
+            return UNKNOWN  # the class itself sets it, to what is not known: the name says nothing
         if self.is_model_instance(info) and not info.defines(name):
-            inherited = self._attribute_model(Model(Certainty.PROVEN), name, node)
+            inherited = self._attribute_model(Model(Certainty.PROVEN, cls=self.model_class(info)), name, node)
             if not isinstance(inherited[0], Member) or name in (
                 "generate",
                 "prepare_inputs_for_generation",
                 "_update_model_kwargs_for_generation",
             ):
                 return inherited
+        if name in SAME_MODEL_METHODS and info.bases_known():
+            return (Member(atom, name),)
         return self._attribute_by_name(name, node)
 
     def result_of(self, info: FunctionInfo) -> Value:
         """What a function of the file or its project returns, as far as is known; the place is walked again when more is."""
-        info.readers.add(id(self._function.node) if self._function is not None else MODULE)
+        info.readers.add(id(self._function.node) if self._function is not None else id(self))
         return info.returns or UNKNOWN
+
+    def model_class(self, info: Any) -> str:
+        """The class of transformers that a local model class derives from, where that is one."""
+        bases = [base for base in info.foreign_bases() if is_torch_model_class(base)]
+        return bases[0] if len(bases) == 1 else ""
 
     def is_model_instance(self, info: Any) -> bool:
         """True for a local class that derives from a transformers model class."""
@@ -394,13 +413,16 @@ class Expressions(Recorder):
         method = atom.info.method(name)
         if method is not None:
             return (LocalFunction(method),)
+        if name in LOADERS and self.is_model_instance(atom.info):
+            return (Member(atom, name),)
         return atom.info.attribute(name) or UNKNOWN
 
     def exported(self, path: Path, name: str) -> Value:
         raise NotImplementedError
 
     def _attribute_module(self, atom: ProjectModule, name: str, node: ast.expr) -> Value:
-        worth = WORTH_FOLLOWING.search(name) or WORTH_FOLLOWING.search(atom.path.stem)
+        joined = self.joint is not None and atom.path in self.joint.walks
+        worth = joined or WORTH_FOLLOWING.search(name) or WORTH_FOLLOWING.search(atom.path.stem)
         return (self.exported(atom.path, name) if worth else ()) or UNKNOWN
 
     def _attribute_unknown(self, atom: Unknown, name: str, node: ast.expr) -> Value:
@@ -504,11 +526,7 @@ class Expressions(Recorder):
                 return (CacheLayer(atom.cache, origin=atom.origin),)
             return (StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),)
         if isinstance(atom, ModelLayers):
-            return (
-                (atom,)
-                if isinstance(node.slice, ast.Slice)
-                else (Model(atom.model.certainty, "layer", atom.model.name),)
-            )
+            return (atom,) if isinstance(node.slice, ast.Slice) else (self.layer_of(atom),)
         if isinstance(atom, ModelOutput) and key in CACHE_OUTPUT_KEYS:
             return (self.output_cache(atom, node),)
         if isinstance(atom, (ModelKwargs, OutputDict, Unknown, Mapping)) and isinstance(key, str):
@@ -519,7 +537,17 @@ class Expressions(Recorder):
             return (atom,) if isinstance(node.slice, ast.Slice) else atom.item
         if isinstance(atom, PerRelease):
             return self._version_item(atom, node)
+        if isinstance(atom, Outside):
+            return (atom,)
+        if isinstance(atom, Symbol):
+            held = self.library.held_class(atom.name)
+            return (Symbol(held, when=atom.when),) if held else UNKNOWN
         return UNKNOWN
+
+    def layer_of(self, layers: ModelLayers) -> Model:
+        """A layer of a model, with its class where the model's file has one kind of layers."""
+        model = layers.model
+        return Model(model.certainty, "layer", model.name, self.library.layer_class(model.cls), family=model.family)
 
     def key_of(self, atom: Atom, key: str, node: ast.expr) -> Value:
         """The value under a string key of a dict-like alternative."""
@@ -723,13 +751,15 @@ class Expressions(Recorder):
                 else:
                     parts.append((StoredTensor(atom.part, atom.cache, "lists", origin=atom.origin),))
             elif isinstance(atom, ModelLayers):
-                parts.append((Model(atom.model.certainty, "layer", atom.model.name),))
+                parts.append((self.layer_of(atom),))
             elif isinstance(atom, Items):
                 parts.append(UNKNOWN if not atom.items or is_mixed(atom.items) else join(*atom.items))
             elif isinstance(atom, Sequence):
                 parts.append(atom.item)
             elif isinstance(atom, LayerPair):
                 parts.append((StoredTensor("keys", atom.cache, "subscript"),))
+            elif isinstance(atom, Outside):
+                parts.append((atom,))
             elif isinstance(atom, NoneValue):
                 continue
             else:
@@ -789,6 +819,15 @@ class Expressions(Recorder):
         self.records.attributes[id(node)] = AttributeUse(
             node, value_node, base, name, action, place, path, call=call, parent=parent
         )
+
+    def record_default(
+        self, node: ast.Call, value_node: ast.expr, base: Value, name: str, flow: Flow, parent: ast.AST | None
+    ) -> None:
+        """``getattr(value, "name", default)``."""
+        if holds(base, WITH_MODELS) and name not in self._shims:
+            self.records.defaults[id(node)] = AttributeUse(
+                node, value_node, base, name, "default", self.place(flow), path_of(value_node), parent=parent
+            )
 
     def record_subscript(
         self, node: ast.Subscript, base: Value, index: Value, action: str, flow: Flow, parent: ast.AST | None
@@ -870,6 +909,7 @@ Expressions._attribute_handlers = {
     LocalClass: Expressions._attribute_local_class,
     Unknown: Expressions._attribute_unknown,
     Pipeline: Expressions._attribute_pipeline,
+    Outside: Expressions._attribute_outside,
     PerRelease: Expressions._attribute_version,
     ProjectModule: Expressions._attribute_module,
     ModelKwargs: Expressions._attribute_kwargs,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kvlint.analysis.positions import LineIndex
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import UNKNOWN, Value
+from kvlint.engine.units import Surroundings
 from kvlint.releases import ReleaseSet
 
 if TYPE_CHECKING:
@@ -242,12 +243,16 @@ class Facts:
     returns: tuple[ReturnUse, ...] = ()
     assigns: tuple[AssignUse, ...] = ()
     guards: tuple[GuardUse, ...] = ()
+    defaults: tuple[AttributeUse, ...] = ()
+    """``getattr(value, "name", default)``: reads that do not raise where the member is missing."""
     dependencies: tuple[Path, ...] = ()
     module_names: dict[str, Value] = field(default_factory=dict)
-    memo: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out from the facts on demand, for the next check that asks (layouts of tensors)."""
     reach: dict[tuple[int, int], ReleaseSet] = field(default_factory=dict, compare=False, repr=False)
     """First and last lines of statements that not every release of the target reaches, and those that do."""
+    surroundings: Surroundings = field(default_factory=Surroundings, compare=False, repr=False)
+    """What the project says about the file."""
     undo: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
     def let_go(self) -> None:

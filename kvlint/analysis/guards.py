@@ -11,8 +11,11 @@ from kvlint.analysis.facts import GuardUse, TestUse
 from kvlint.analysis.names import CACHE_KEYWORDS, looks_like_cache, version_of_name
 from kvlint.analysis.nodes import assignment, statements, walk
 from kvlint.analysis.recorder import Flow, merge, path_of
+from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import (
     CACHE,
+    DYNAMIC_CACHE,
+    ENCODER_DECODER_CACHE,
     Atom,
     CacheObject,
     Certainty,
@@ -51,6 +54,8 @@ class TestedClasses:
     caches: tuple[str, ...]
     has_tuple: bool
     has_other: bool
+    own: tuple[ClassInfo, ...] = ()
+    """Classes of the project among the others."""
 
 
 def is_question(node: ast.AST | None) -> bool:
@@ -393,6 +398,7 @@ class Guards(Calls):
         if isinstance(node, ast.BinOp):
             nodes = flatten_union(node)
         caches: list[str] = []
+        own: list[ClassInfo] = []
         has_tuple = has_other = False
         for item in nodes:
             value = self.expression(item, flow, node if item is not node else None)
@@ -404,13 +410,15 @@ class Guards(Calls):
                 cls = self.library.cache_class(atom.name) if isinstance(atom, Symbol) else None
                 if isinstance(atom, LocalClass):
                     cls = self.cache_base(atom.info)
+                    if cls is None and atom.info.bases_known():
+                        own.append(atom.info)
                 if cls is not None:
                     caches.append(cls)
                     found = True
             has_other = has_other or not found
         if not caches and not has_tuple and not has_other:
             return None
-        return TestedClasses(tuple(caches), has_tuple, has_other)
+        return TestedClasses(tuple(caches), has_tuple, has_other, tuple(own))
 
 
 def constant_of(value: Value) -> object:
@@ -460,9 +468,19 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
                 )
         elif isinstance(atom, (Instance, Mapping)) and classes.has_other:
             kept.append(atom)
-    if classes.has_other and not kept:
-        kept.append(Unknown())
+    if not kept:
+        kept += [Instance(info) for info in classes.own]
     return tuple(kept) or (Unknown(),)
+
+
+def is_told_apart(cache: CacheObject, classes: TestedClasses) -> bool:
+    """True where the library's own cache is told from a format that came before it, by the class that is usual there.
+
+    A model gives an EncoderDecoderCache always, or never: who asks for it keeps another format for the other case.
+    """
+    if cache.source == "hook" and DYNAMIC_CACHE in classes.caches:
+        return True
+    return ENCODER_DECODER_CACHE in classes.caches
 
 
 def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
@@ -471,7 +489,7 @@ def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
     removed_cache = False
     for atom in value:
         if isinstance(atom, CacheObject) and classes.caches:
-            by_name = atom.cls == CACHE and atom.certainty < Certainty.PROVEN
+            by_name = atom.cls == CACHE and (atom.certainty < Certainty.PROVEN or is_told_apart(atom, classes))
             if CACHE in classes.caches or atom.cls in classes.caches or by_name:
                 removed_cache = True
                 continue

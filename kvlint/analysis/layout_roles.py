@@ -165,11 +165,13 @@ class RoleBook:
     aligned: dict[str, set[str]] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
     peers: dict[str, set[str]] = field(default_factory=dict)
+    noted: set[tuple[str, str, Strength, int]] = field(default_factory=set)
 
     def note(self, key: str, role: str, strength: Strength, node: ast.AST | None, text: str) -> None:
         """Adds evidence for the factor *key*."""
         found = self.evidence.setdefault(key, [])
-        if not any(item.role == role and item.strength == strength and item.node is node for item in found):
+        if (key, role, strength, id(node)) not in self.noted:
+            self.noted.add((key, role, strength, id(node)))
             found.append(Evidence(role, strength, node, text))
 
     def note_axis(self, axis: Axis | None, role: str, strength: Strength, node: ast.AST | None, text: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from functools import lru_cache
 
+from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, STATIC_CACHE
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
@@ -29,6 +31,8 @@ class Library:
         self.timeline = timeline
         self.cache_class = lru_cache(maxsize=None)(self._cache_class)
         self.member = lru_cache(maxsize=None)(self._member)
+        self.layer_class = lru_cache(maxsize=None)(self._layer_class)
+        self.part = lru_cache(maxsize=None)(self._part)
 
     def _member(self, cls: str, name: str) -> ReleaseSet:
         """Releases on which a cache has the member; of a cache of unknown class: on which any common class has it."""
@@ -38,6 +42,31 @@ class Library:
         for common in (*COMMON_CLASSES, *(STATE_CLASSES if name in STATE_MEMBERS else ())):
             found |= self.timeline.member(common, name)
         return found
+
+    def _part(self, qualified: str) -> str:
+        """ "layer" or "attention" for a class of a modeling file that is one and takes a cache; "" for any other name."""
+        if not qualified.startswith("transformers.models."):
+            return ""
+        kind = self.timeline.class_kind(qualified)
+        return kind if kind in ("layer", "attention") and self.timeline.forward_keywords(qualified) else ""
+
+    def _layer_class(self, model: str) -> str:
+        """The class of the layers of a model class, where its file has one ``XDecoderLayer`` (``XBlock``, ``XLayer``) only."""
+        canonical = self.timeline.canonical(model) or model
+        module = canonical.rpartition(".")[0]
+        if not canonical.startswith("transformers.models.") or self.part(canonical):
+            return ""
+        names = [
+            name for name in self.timeline.symbols() if name.rpartition(".")[0] == module and self.part(name) == "layer"
+        ]
+        return names[0] if len(names) == 1 else ""
+
+    def held_class(self, qualified: str) -> str:
+        """One of the classes in a registry of a modeling file (``LLAMA_ATTENTION_CLASSES``); "" for any other name."""
+        if not (qualified.startswith("transformers.models.") and qualified.rpartition(".")[2].isupper()):
+            return ""
+        held = self.timeline.held_classes(qualified)
+        return held[-1][1][0] if held and held[-1][1] else ""
 
     def _cache_class(self, qualified: str) -> str | None:
         """The canonical name of a cache class of transformers, or None for any other name."""
@@ -66,6 +95,28 @@ def is_torch_model_class(qualified: str) -> bool:
     return name.startswith("AutoModel") or any(base in name for base in MODEL_BASES)
 
 
+COMPANIONS = frozenset(
+    {
+        *("peft", "trl", "unsloth", "adapters", "modelscope", "accelerate", "optimum.habana", "optimum.gptq"),
+        *("optimum.quanto", "optimum.bettertransformer", "awq", "auto_gptq", "gptqmodel", "ipex_llm", "bigdl"),
+        *("intel_extension_for_transformers", "sentence_transformers", "liger_kernel", "axolotl", "llamafactory"),
+    }
+)
+"""Packages whose classes load, derive from or wrap the PyTorch models of transformers and hand their caches through."""
+LOADERS = frozenset({"from_pretrained", "from_config", "_from_config"})
+
+
+@lru_cache(maxsize=4096)
+def is_foreign_loader(qualified: str) -> bool:
+    """True for ``X.from_pretrained`` of a class that is not known to be one of transformers: where a name comes from
+    tells what it builds (``ORTModelForCausalLM`` of optimum keeps tuples), not how it ends."""
+    owner, _, method = qualified.rpartition(".")
+    package = owner.partition(".")[0]
+    if method not in LOADERS or not owner.rpartition(".")[2][:1].isupper() or package == "transformers":
+        return False
+    return not any(owner.startswith(f"{name}.") for name in COMPANIONS)
+
+
 def is_hook_owner(qualified: str) -> bool:
     """True for a base class whose ``forward`` and generation hooks the library calls with a cache object."""
     return is_torch_model_class(qualified)
@@ -76,6 +127,18 @@ def is_own_module(bases: Sequence[str]) -> bool:
     return any(base.startswith("torch.nn.") for base in bases) and not any(
         base.startswith("transformers.") for base in bases
     )
+
+
+def is_own(info: ClassInfo) -> bool:
+    """True for a class of the project whose bases are all known and none of which is a class of transformers."""
+    return info.bases_known() and not any(base.startswith("transformers.") for base in info.foreign_bases())
+
+
+def is_record(info: ClassInfo) -> bool:
+    """True for a dataclass, a named tuple or a typed dict of the project: what it keeps under a name is its own."""
+    decorators = (ast.unparse(item) for item in info.node.decorator_list)
+    records = any("dataclass" in text or text.startswith(("attr.", "attrs.", "define")) for text in decorators)
+    return is_own(info) and (records or any(base.startswith("typing.") for base in info.foreign_bases()))
 
 
 def is_layer_class(qualified: str) -> bool:

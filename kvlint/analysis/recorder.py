@@ -14,6 +14,7 @@ from kvlint.analysis.positions import LineIndex
 from kvlint.analysis.project import Project
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import UNKNOWN, Later, Unknown, Value, join, now, restrict
+from kvlint.engine.units import Surroundings
 from kvlint.findings import Origin
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
@@ -150,6 +151,7 @@ class Records:
     returns: dict[int, Any] = field(default_factory=dict)
     assigns: dict[int, Any] = field(default_factory=dict)
     guards: dict[int, Any] = field(default_factory=dict)
+    defaults: dict[int, Any] = field(default_factory=dict)
 
 
 class Recorder:
@@ -184,6 +186,8 @@ class Recorder:
         self._caught: frozenset[str] = frozenset()
         self._typing_only = False
         self._place: Place | None = None
+        self.surroundings = Surroundings()
+        self.joint: Any = None
 
     def place(self, flow: Flow) -> Place:
         """The place where the walk stands now."""
@@ -204,9 +208,12 @@ class Recorder:
 
     def origin(self, node: ast.AST, text: str) -> Origin:
         """Evidence: this place shows *text*."""
-        return Origin(self.index.offset(node.lineno, node.col_offset), text)  # type: ignore[attr-defined]
+        line: int = node.lineno  # type: ignore[attr-defined]
+        path = str(self.path) if self.joint is not None else ""
+        return Origin(self.index.offset(line, node.col_offset), text, path, line)  # type: ignore[attr-defined]
 
-    def facts(self, kind: str) -> Facts:
+    def facts(self, kind: str, apart: bool = True) -> Facts:
+        """What the walk has recorded. *apart*: nobody else needs what the walk knows once the facts are let go."""
         records = self.records
         return Facts(
             text=self.text,
@@ -231,9 +238,11 @@ class Recorder:
             returns=tuple(records.returns.values()),
             assigns=tuple(records.assigns.values()),
             guards=tuple(records.guards.values()),
+            defaults=tuple(records.defaults.values()),
             dependencies=tuple(self.dependencies),
             reach=self.reach,
-            undo=self.let_go,
+            undo=self.let_go if apart else None,
+            surroundings=self.surroundings,
             module_names={
                 name: now(value) if looks_like_cache(name) else value for name, value in self.module_flow.names.items()
             },

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from dataclasses import dataclass, field
 
 from kvlint.analysis.nodes import walk
-from kvlint.analysis.values import LocalClass, Symbol, Value, of_type
+from kvlint.analysis.values import (
+    CacheObject,
+    Items,
+    LegacyCache,
+    LocalClass,
+    ModelOutput,
+    Sequence,
+    Symbol,
+    Value,
+    of_type,
+)
+from kvlint.engine.units import Place
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
-MODULE = 0
-"""Stands for the statements of the module among the readers of a function."""
+MAX_ANCESTORS = 64
+"""So many classes of a file are looked at for what a class inherits."""
 
 
 @dataclass(eq=False, slots=True)
@@ -28,10 +40,16 @@ class FunctionInfo:
     called: bool = False
     patches: bool = False
     """It takes the place of a method that transformers calls (``LlamaAttention.forward = forward``)."""
+    places: tuple[Place, ...] = ()
+    """Where the project puts it, in whatever file."""
+    installed: dict[int, ReleaseSet] = field(default_factory=dict)
+    """The statements that put it there (ids of their nodes), with the releases that get to them."""
+    installed_on: str = ""
+    """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
     readers: set[int] = field(default_factory=set)
-    """The functions (ids of their nodes; ``MODULE`` for the module's own statements) that have used the result."""
+    """The functions (ids of their nodes; the walk's for a module's own statements) that have used the result."""
     home: object = None
     """The walk over the module that the function stands in."""
 
@@ -102,15 +120,17 @@ class ClassInfo:
         return self._assigned
 
     def ancestors(self) -> list[ClassInfo]:
-        """This class and the local classes it derives from, nearest first."""
+        """This class and the local classes it derives from, nearest first; of very many, the nearest ones."""
         if self._ancestors is not None and self._ancestors[0] is self.bases:
             return self._ancestors[1]
         seen: list[ClassInfo] = []
-        queue = [self]
-        while queue:
-            info = queue.pop(0)
-            if any(info is other for other in seen):
+        known: set[int] = set()
+        queue = deque([self])
+        while queue and len(seen) < MAX_ANCESTORS:
+            info = queue.popleft()
+            if id(info) in known:
                 continue
+            known.add(id(info))
             seen.append(info)
             for base in info.bases:
                 queue.extend(atom.info for atom in of_type(base, LocalClass))
@@ -153,3 +173,21 @@ class ClassInfo:
             for info in self.ancestors()
             for base in info.bases
         )
+
+
+def own_format(owner: ClassInfo) -> Value:
+    """What the ``forward`` of a model of the project gives back as its cache; () where that is not known."""
+    forward = owner.method("forward")
+    outputs = of_type(forward.returns, ModelOutput) if forward is not None else ()
+    return tuple(atom for output in outputs for atom in output.held)
+
+
+def keeps_own_format(owner: ClassInfo) -> bool:
+    """True for a model whose ``forward`` returns collections of its own where a cache is meant, and that prepares its own
+    inputs: the library stores what it returned and hands it back to the model's code, nothing else reads it."""
+    if owner.method("prepare_inputs_for_generation") is None:
+        return False
+    held = own_format(owner)
+    return any(isinstance(atom, (Items, Sequence, LegacyCache)) for atom in held) and not any(
+        isinstance(atom, CacheObject) for atom in held
+    )

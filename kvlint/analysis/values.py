@@ -57,6 +57,11 @@ class Foreign(Atom):
 
 
 @dataclass(frozen=True, slots=True)
+class Outside(Atom):
+    """A model that a class of another library (or of the project) built here, and whatever it gives: caches of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class NoneValue(Atom):
     """The constant None."""
 
@@ -165,6 +170,8 @@ class Model(Atom):
     cls: str = ""
     windowed: bool = False
     """Built from such a configuration (see ``Config.windowed``)."""
+    family: str = ""
+    """The module of transformers that its class, or the one whose place a function takes, stands in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +187,8 @@ class ModelOutput(Atom):
 
     kind: str = "forward"
     certainty: Certainty = Certainty.PROVEN
+    held: Value = ()
+    """What was given to it as the cache, where code of the project made it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from kvlint.carriers.directives import directive_blocks
 from kvlint.carriers.fences import fence_blocks
-from kvlint.carriers.lines import Block, BlockLine, HostLine, host_lines, region_of
+from kvlint.carriers.lines import Block, BlockLine, HostLine, block_text, host_lines, region_of
 from kvlint.carriers.parsing import literal_value, parsed
 from kvlint.carriers.regions import EXAMPLE_MARKS, NEWLINE, Extraction, Line, Region, Skipped
 
@@ -105,7 +105,10 @@ def _examples(document: str, string: _String, number: int, fixable: bool) -> tup
     taken = {index for fence in found for index in range(fence.first - 1, fence.last + 1)}
     more, more_skipped = directive_blocks(seen, taken)
     every = sorted([*blocks, *more], key=lambda block: block.lines[0].index)
-    left_out = tuple(Skipped(Line(number + index), "this example is not Python") for index in (*skipped, *more_skipped))
+    left_out = tuple(
+        Skipped(Line(number + index), "this example is not Python", block_text(seen, index))
+        for index in (*skipped, *more_skipped)
+    )
     if not every:
         return None, left_out
     marked = [_marked(block, body, seen) for block in every]

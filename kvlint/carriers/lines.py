@@ -72,6 +72,19 @@ def host_lines(host: str, start: int = 0, end: int | None = None) -> list[HostLi
     return result
 
 
+def block_text(lines: Sequence[HostLine], first: int) -> str:
+    """The text of the block that begins on the line *first*: up to the end of its fence, or of what is indented as far."""
+    start = lines[first].text
+    indent = len(start) - len(start.lstrip())
+    end = first
+    for line in lines[first:]:
+        stripped = line.text.lstrip(" \t>")
+        if stripped.startswith(("```", "~~~")) or (stripped and len(line.text) - len(line.text.lstrip()) < indent):
+            break
+        end += 1
+    return "\n".join(line.text for line in lines[first:end])
+
+
 @dataclass(frozen=True, slots=True)
 class _Carried:
     start: int

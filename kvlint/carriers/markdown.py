@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from kvlint.carriers.fences import Fence, fence_blocks
-from kvlint.carriers.lines import Block, BlockLine, HostLine, host_lines, region_of
+from kvlint.carriers.lines import Block, BlockLine, HostLine, block_text, host_lines, region_of
 from kvlint.carriers.regions import PROSE, Extraction, Line, Region, Skipped
 
 _SUFFIXES = frozenset({".md", ".markdown", ".mdx", ".qmd", ".rmd"})
@@ -28,7 +28,9 @@ def extract(path: PurePath, document: str) -> Extraction:
     """One region with all Python fences of *document*, if it has any, and one with the prose around them."""
     lines = host_lines(document)
     blocks, skipped, fences = fence_blocks(lines)
-    left_out = tuple(Skipped(Line(index + 1), "this block is not Python") for index in skipped)
+    left_out = tuple(
+        Skipped(Line(index + 1), "this block is not Python", block_text(lines, index)) for index in skipped
+    )
     regions = [region_of("markdown", document, lines, blocks)] if blocks else []
     if _CACHE.search(document) and _PRODUCT.search(document):
         regions.append(prose(document, lines, fences))

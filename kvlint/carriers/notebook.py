@@ -1,4 +1,7 @@
-"""Jupyter notebooks (nbformat 3 and 4): the code cells, joined, and their edits written into the JSON as it stands."""
+"""Jupyter notebooks (nbformat 3 and 4): the code cells, joined, and their edits written into the JSON as it stands.
+
+Python fences in cells of Markdown make a region of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import PurePath
 from typing import Any
 
 from kvlint.carriers.blocks import python_block
+from kvlint.carriers.fences import fence_blocks
 from kvlint.carriers.json_spans import (
     JsonError,
     Span,
@@ -22,7 +26,7 @@ from kvlint.carriers.json_spans import (
     members,
     skip_space,
 )
-from kvlint.carriers.lines import Block, BlockLine, HostLine, host_lines, region_of
+from kvlint.carriers.lines import Block, BlockLine, HostLine, block_text, host_lines, region_of
 from kvlint.carriers.magics import FILE_CELL_MAGICS, PYTHON_CELL_MAGICS, cell_magic
 from kvlint.carriers.regions import EditError, Extraction, Line, Skipped, SourceError
 from kvlint.findings import Edit
@@ -75,6 +79,15 @@ def extract(path: PurePath, document: str) -> Extraction:
     except JsonError as error:
         line, column = line_and_column(document, error.offset)
         return Extraction(errors=(SourceError(f"is not valid JSON: {error}", line, column),))
+    code = _code_regions(document, cells)
+    texts = _text_regions(
+        document, [cell for cell in _cells(document, root, "markdown") if re.search("```|~~~", cell.text)]
+    )
+    return Extraction((*code.regions, *texts.regions), skipped=(*code.skipped, *texts.skipped))
+
+
+def _code_regions(document: str, cells: Sequence[Cell]) -> Extraction:
+    """One region with all Python code cells, one more for each that is written to a module."""
     host = "\n".join(cell.text for cell in cells)
     lines: list[HostLine] = []
     places: list[Line] = []
@@ -89,9 +102,12 @@ def extract(path: PurePath, document: str) -> Extraction:
         places += (Line(number, 0, cell.number) for number in range(1, len(found) + 1))
         if not cell.text.strip():
             continue
-        block, own_file = _cell_block(cell, found, first)
+        content, own_file = _cell_content(cell, found, first)
+        block = python_block(content) if content is not None else None
         if block is None:
-            skipped.append(Skipped(Line(1, 0, cell.number), "this cell is not Python"))
+            text = cell.text if content is not None else ""
+            place = cell.literals[0].start + 1
+            skipped.append(Skipped(Line(1, 0, cell.number), "this cell is not Python", text, place))
         else:
             (files if own_file else main).append(block)
     encoder = _Encoder(document, tuple(cells))
@@ -108,6 +124,41 @@ def extract(path: PurePath, document: str) -> Extraction:
     return Extraction(regions, skipped=tuple(skipped))
 
 
+def _text_regions(document: str, cells: Sequence[Cell]) -> Extraction:
+    """One region with the Python fences in cells of Markdown; its places are those of the file."""
+    host = "\n".join(cell.text for cell in cells)
+    encoder = _Encoder(document, tuple(cells))
+    lines: list[HostLine] = []
+    blocks: list[Block] = []
+    skipped: list[Skipped] = []
+
+    def line_of(line: BlockLine) -> Line:
+        start = encoder.locate(lines[line.index].start)
+        number, column = line_and_column(document, start)
+        return Line(number, column - 1 + line.strip)
+
+    for cell in cells:
+        start = cell.literals[0].host
+        found = host_lines(host, start, start + len(cell.text))
+        first = len(lines)
+        lines += found
+        taken, left_out, _ = fence_blocks(found)
+        blocks += (moved(block, first) for block in taken)
+        for index in left_out:
+            place = encoder.locate(found[index].start)
+            number, _ = line_and_column(document, place)
+            skipped.append(Skipped(Line(number), "this block is not Python", block_text(found, index), place))
+    if not blocks:
+        return Extraction(skipped=tuple(skipped))
+    region = region_of("markdown", host, lines, blocks, line_of=line_of, encode=encoder.encode, locate=encoder.locate)
+    return Extraction((region,), skipped=tuple(skipped))
+
+
+def moved(block: Block, by: int) -> Block:
+    """*block* with the numbers of its lines counted from so many lines earlier."""
+    return replace(block, lines=tuple(replace(line, index=line.index + by) for line in block.lines))
+
+
 def _is_python(notebook: Mapping[str, Any]) -> bool:
     """Whether the notebook's kernel is one for Python, or it names none."""
     metadata = notebook.get("metadata")
@@ -121,14 +172,14 @@ def _is_python(notebook: Mapping[str, Any]) -> bool:
     return True
 
 
-def _cells(document: str, root: Span) -> Iterator[Cell]:
-    """The code cells of the notebook; those whose source is no text are counted and left out."""
+def _cells(document: str, root: Span, wanted: str = "code") -> Iterator[Cell]:
+    """The cells of a kind; those whose source is no text are counted and left out."""
     number = 0
     host = 0
     for place in _cell_places(document, root):
         fields = dict(members(document, place.start))
         kind = fields.get("cell_type")
-        if kind is None or kind.value != "code":
+        if kind is None or kind.value != wanted:
             continue
         number += 1
         source = fields.get("source", fields.get("input"))
@@ -178,8 +229,8 @@ def _cell_is_python(fields: Mapping[str, Span]) -> bool:
     return not isinstance(language, str) or "python" in language.lower()
 
 
-def _cell_block(cell: Cell, lines: Sequence[HostLine], first: int) -> tuple[Block | None, bool]:
-    """The cell's Python, None where it has none, and whether it is a file of its own.
+def _cell_content(cell: Cell, lines: Sequence[HostLine], first: int) -> tuple[list[BlockLine] | None, bool]:
+    """The cell's lines, None where it is in another language, and whether it is a file of its own.
 
     Lines of cell magics become ``pass``, so that every line of the cell keeps its number.
     """
@@ -199,7 +250,7 @@ def _cell_block(cell: Cell, lines: Sequence[HostLine], first: int) -> tuple[Bloc
             return None, False
         content[: index + 1] = [replace(before, pinned=True) for before in content[: index + 1]]
         content[index] = replace(content[index], text="pass", masked=True)
-    return python_block(content), own_file
+    return content, own_file
 
 
 class _Encoder:
@@ -257,10 +308,16 @@ class _Encoder:
 
     def _ascii_only(self, cell: Cell, first: int, last: int) -> bool:
         """Whether characters outside of ASCII are to be escaped: as in the strings edited, else as in the file."""
-        near = self._document[cell.literals[first].start : cell.literals[last].end]
-        for text in (near, self._document):
-            if not text.isascii():
-                return False
-            if _NON_ASCII_ESCAPE.search(text):
-                return True
-        return True
+        near = escapes_beyond_ascii(self._document[cell.literals[first].start : cell.literals[last].end])
+        return (self._document_escapes if near is None else near) is not False
+
+    @cached_property
+    def _document_escapes(self) -> bool | None:
+        return escapes_beyond_ascii(self._document)
+
+
+def escapes_beyond_ascii(text: str) -> bool | None:
+    """Whether characters outside of ASCII are escaped in a text; None where it has none."""
+    if not text.isascii():
+        return False
+    return True if _NON_ASCII_ESCAPE.search(text) else None

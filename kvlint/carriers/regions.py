@@ -98,10 +98,16 @@ class SourceError:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A block of a carrier (a notebook cell, a fence) that was left out of its region: the place of its first line."""
+    """A block of a carrier (a notebook cell, a fence) that was left out of its region: the place of its first line.
+
+    *text* is the block where it claims to be Python and cannot be parsed, "" where it is something else. *offset* is that
+    of its first character in a document whose lines are not those of *line* (a notebook).
+    """
 
     line: Line
     reason: str
+    text: str = ""
+    offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)

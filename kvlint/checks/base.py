@@ -76,6 +76,8 @@ class Check:
         origin: Origin | None = None,
         fix: Fix | None = None,
         span: tuple[int, int] | None = None,
+        defect: str = "",
+        leads: bool = False,
     ) -> Finding:
         """A finding at *node*.
 
@@ -95,11 +97,18 @@ class Check:
             message=message.replace("{when}", when),
             help=help,
             releases=releases,
-            origin=origin if origin is None or origin.start != start else None,
+            origin=None if origin is not None and is_here(facts, origin) and origin.start == start else origin,
             fix=fix,
             statement_start=min(statement_start, start),
             statement_end=max(statement_end, end),
+            defect=defect,
+            leads=leads,
         )
+
+
+def is_here(facts: Facts, origin: Origin) -> bool:
+    """True for evidence in the file of the facts themselves."""
+    return origin.path in ("", str(facts.path))
 
 
 def statement_span(facts: Facts, statement: ast.stmt) -> tuple[int, int]:

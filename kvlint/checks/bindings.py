@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.nodes import children, walk
@@ -39,6 +42,8 @@ class Tree:
     scopes: dict[int, Scope] = field(default_factory=dict)
     known: set[int] = field(default_factory=set)
     """Positions of the statements of the module whose parents are known."""
+    lines: list[int] = field(default_factory=list)
+    """The first lines of the statements of the module."""
 
     def let_go(self) -> None:
         """Forgets the scopes, which know this tree; see ``Facts.let_go``."""
@@ -49,12 +54,24 @@ class Tree:
         """The node that holds *node*; None for the module, and for a node that is not of its tree."""
         found = self.parents.get(id(node))
         if found is None and node is not self.module:
-            line = getattr(node, "lineno", None)
-            for position, statement in enumerate(self.module.body):
-                if position not in self.known and (line is None or stands_on(statement, line)):
+            for position in self._near(getattr(node, "lineno", None)):
+                if position not in self.known:
                     self._learn(position)
             found = self.parents.get(id(node))
         return found
+
+    def _near(self, line: int | None) -> range:
+        """The positions of the module's statements that may hold a node on *line* (None: a node without a place)."""
+        body = self.module.body
+        if line is None:
+            return range(0 if len(self.known) < len(body) else len(body), len(body))
+        if not self.lines:
+            self.lines = [first_line(statement) for statement in body]
+        last = bisect_right(self.lines, line)
+        first = last
+        while first and stands_on(body[first - 1], line):
+            first -= 1
+        return range(first, last)
 
     def _learn(self, position: int) -> None:
         self.known.add(position)
@@ -102,13 +119,29 @@ def tree_of(facts: Facts) -> Tree:
 
 def stands_on(statement: ast.stmt, line: int) -> bool:
     """True where a statement, with its decorators, takes up a line."""
-    decorators = getattr(statement, "decorator_list", None)
-    first = decorators[0].lineno if decorators else statement.lineno
+    first = first_line(statement)
     return first <= line <= (statement.end_lineno or first)
+
+
+def first_line(node: ast.AST) -> int:
+    """The line on which a node begins, that of its first decorator where it has some."""
+    decorators: list[ast.expr] | None = getattr(node, "decorator_list", None)
+    return position(decorators[0] if decorators else node)[0]
 
 
 def position(node: ast.AST) -> tuple[int, int]:
     return (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+
+
+def after(node: ast.AST) -> tuple[int, int]:
+    """The first place behind the beginning of a node."""
+    line, column = position(node)
+    return line, column + 1
+
+
+def end_of(node: ast.AST) -> tuple[int, int]:
+    """Where a node ends."""
+    return (getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0)
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
@@ -121,6 +154,38 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             todo.extend(reversed(list(children(item))))
 
 
+class Placed:
+    """Nodes in the order of the text: those inside a part of the code are found without looking at the others."""
+
+    def __init__(self, nodes: Iterable[ast.AST]) -> None:
+        self.nodes = sorted(nodes, key=position)
+        self.places = [position(node) for node in self.nodes]
+
+    def between(self, start: tuple[int, int], end: tuple[int, int]) -> Sequence[ast.AST]:
+        """Those that begin at *start* or behind it, and in front of *end*."""
+        return self.nodes[bisect_left(self.places, start) : bisect_left(self.places, end)]
+
+    def around(self, region: ast.AST) -> Sequence[ast.AST]:
+        """Those that can lie in *region*, as far as places tell."""
+        if isinstance(region, ast.Module):
+            return self.nodes
+        last = (getattr(region, "end_lineno", None) or 0, getattr(region, "end_col_offset", None) or 0)
+        return self.between((first_line(region), 0), last) if last != (0, 0) else self.nodes
+
+
+NOTHING = Placed(())
+FAR = (sys.maxsize, 0)
+"""A place behind everything."""
+
+
+def by_path(found: Iterable[tuple[str, ast.AST]]) -> dict[str, Placed]:
+    """Nodes by the path they belong to."""
+    nodes: dict[str, list[ast.AST]] = {}
+    for path, node in found:
+        nodes.setdefault(path, []).append(node)
+    return {path: Placed(items) for path, items in nodes.items()}
+
+
 class Scope:
     """A function, class body or module with the bindings in it."""
 
@@ -131,6 +196,92 @@ class Scope:
         self.bindings: dict[str, list[Binding]] = {}
         for binding in self._collect():
             self.bindings.setdefault(binding.path, []).append(binding)
+        self.memo: dict[object, object] = {}
+        """What was worked out about this scope, for the next check that asks."""
+        self._placed: dict[str, tuple[list[Binding], list[tuple[int, int]]]] = {}
+        self._definitions: dict[tuple[str, int], list[Binding]] = {}
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """The calls of this scope."""
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """The names of what is called here, without what they are reached through."""
+        return frozenset(
+            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            for node in self.calls
+        )
+
+    @cached_property
+    def methods(self) -> dict[str, Placed]:
+        """Calls of methods, by ``path.method``."""
+        return by_path(
+            (f"{path_of(node.func.value)}.{node.func.attr}", node)
+            for node in self.calls
+            if isinstance(node.func, ast.Attribute)
+        )
+
+    @cached_property
+    def loads(self) -> dict[str, Placed]:
+        """The places that read a name, by name."""
+        return by_path(
+            (node.id, node) for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        )
+
+    @cached_property
+    def changes(self) -> dict[str, Placed]:
+        """The places that change a list, dict or attribute in place, by its path."""
+        return by_path(self._changes())
+
+    def _changes(self) -> Iterator[tuple[str, ast.AST]]:
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in GROWING:
+                yield path_of(node.func.value), node
+            elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+                yield base_path(node.value), node
+
+    @cached_property
+    def extended(self) -> frozenset[str]:
+        """Paths under which something longer is bound: ``a`` and ``a.b`` for ``a.b[c] = x``."""
+        return frozenset(prefix for path in self.bindings for prefix in prefixes(path) if prefix != path)
+
+    @cached_property
+    def by_value(self) -> dict[int, list[Binding]]:
+        """Bindings by the id of the expression that is bound."""
+        found: dict[int, list[Binding]] = {}
+        for bindings in self.bindings.values():
+            for item in bindings:
+                if item.value is not None:
+                    found.setdefault(id(item.value), []).append(item)
+        return found
+
+    def inside(self, placed: Placed, region: ast.AST) -> bool:
+        """True where one of the nodes of this scope lies in *region*."""
+        if region is self.node:
+            return bool(placed.nodes)
+        return any(self.tree.inside(node, region) for node in placed.around(region))
+
+    def all_inside(self, placed: Placed, region: ast.AST) -> list[ast.AST]:
+        """Those of the nodes of this scope that lie in *region*."""
+        if region is self.node:
+            return list(placed.nodes)
+        return [node for node in placed.around(region) if self.tree.inside(node, region)]
+
+    def placed(self, path: str) -> tuple[list[Binding], list[tuple[int, int]]]:
+        """The bindings of a path that are no parameters, in the order of the text, and their places."""
+        known = self._placed.get(path)
+        if known is None:
+            items = [item for item in self.bindings.get(path, ()) if item.kind != "parameter"]
+            items.sort(key=lambda item: self._place(item.node))
+            known = self._placed[path] = (items, [self._place(item.node) for item in items])
+        return known
+
+    def _place(self, node: ast.AST) -> tuple[int, int]:
+        """Where a node begins; a part of a comprehension, which has no place of its own, begins where that does."""
+        around = self.tree.parent(node) if isinstance(node, ast.comprehension) else None
+        return position(around or node)
 
     def _collect(self) -> Iterator[Binding]:
         if isinstance(self.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -182,32 +333,52 @@ class Scope:
         """Bindings of a path, or of what it is reached through, inside *region*."""
         found: list[Binding] = []
         for prefix in prefixes(path):
-            found += [
-                item
-                for item in self.bindings.get(prefix, ())
-                if item.kind != "parameter" and self.tree.inside(item.node, region)
-            ]
+            items, places = self.placed(prefix)
+            if not items:
+                continue
+            if region is not self.node and getattr(region, "end_lineno", None) is not None:
+                start, end = bisect_left(places, (first_line(region), 0)), bisect_left(places, end_of(region))
+                items = items[start:end]
+            found += [item for item in items if region is self.node or self.tree.inside(item.node, region)]
         return found
+
+    def bound_between(self, path: str, start: tuple[int, int], end: tuple[int, int]) -> bool:
+        """True where the path gets a value in a statement that begins behind *start* and in front of *end*."""
+        places = self.placed(path)[1]
+        first = bisect_right(places, start)
+        return first < len(places) and places[first] < end
 
     def definitions(self, path: str, at: ast.AST) -> list[Binding]:
         """The bindings that can have given *path* its value at *at*: back to the last one that always runs before it, and
         the later ones of a loop around both."""
+        if path not in self.bindings:
+            return []
+        key = (path, id(at))
+        found = self._definitions.get(key)
+        if found is None:
+            found = self._definitions[key] = list(self._reaching(path, at))
+        return found
+
+    def _reaching(self, path: str, at: ast.AST) -> Iterator[Binding]:
         around = {id(item) for item in self.tree.ancestors(at)}
         loops = self.loops(at)
-        found: list[Binding] = []
-        known = self.bindings.get(path, ())
-        for binding in reversed(known):
-            earlier = binding.kind == "parameter" or (
-                position(binding.node) < position(at) and not self._being_assigned(binding, at)
-            )
-            if not earlier:
+        items, places = self.placed(path)
+        now = position(at)
+        first_later = bisect_left(places, now)
+        if loops:
+            last = bisect_left(places, end_of(loops[-1]))
+            for binding in reversed(items[first_later:last]):
                 if any(self.tree.inside(binding.node, loop) for loop in loops):
-                    found.append(binding)
+                    yield binding
+        for binding in reversed(items[:first_later]):
+            if self._being_assigned(binding, at):
+                if any(self.tree.inside(binding.node, loop) for loop in loops):
+                    yield binding
                 continue
-            found.append(binding)
-            if binding.kind == "parameter" or self._always_before(binding.node, around):
-                break
-        return found
+            yield binding
+            if self._always_before(binding.node, around):
+                return
+        yield from (item for item in self.bindings[path] if item.kind == "parameter")
 
     def _being_assigned(self, binding: Binding, at: ast.AST) -> bool:
         return binding.kind in ("assign", "augmented") and self.tree.inside(at, binding.node)
@@ -223,14 +394,7 @@ class Scope:
 
     def changed_in(self, path: str, region: ast.AST) -> bool:
         """True where a list, dict or attribute under *path* is changed in place inside *region*."""
-        for node in self.nodes:
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in GROWING:
-                if path_of(node.func.value) == path and self.tree.inside(node, region):
-                    return True
-            elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-                if base_path(node.value) == path and self.tree.inside(node, region):
-                    return True
-        return False
+        return self.inside(self.changes.get(path, NOTHING), region)
 
 
 def targets(target: ast.expr, value: ast.expr | None, node: ast.AST) -> Iterator[Binding]:

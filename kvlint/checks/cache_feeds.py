@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import CallUse, Facts, Place
@@ -23,7 +24,20 @@ from kvlint.analysis.values import (
     Value,
     of_type,
 )
-from kvlint.checks.bindings import COMPREHENSIONS, FUNCTIONS, Binding, Scope, paths_read, position, prefixes, tree_of
+from kvlint.checks.bindings import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    LOOPS,
+    NOTHING,
+    Binding,
+    Placed,
+    Scope,
+    by_path,
+    paths_read,
+    position,
+    prefixes,
+    tree_of,
+)
 from kvlint.checks.call_targets import is_none, own_cache_models, target_of
 
 CACHE_WORDS = ("cache", "past_key_values")
@@ -114,8 +128,7 @@ def helper_feed(facts: Facts, use: CallUse) -> Iterator[Feed]:
     if len(functions) != 1 or len(use.callee) != 1 or any(isinstance(item, ast.Starred) for item in use.node.args):
         return
     info = functions[0].info
-    own = [item.info.node for item in facts.functions]
-    if not any(info.node is node for node in own) or any(item.arg is None for item in use.node.keywords):
+    if id(info.node) not in own_functions(facts) or any(item.arg is None for item in use.node.keywords):
         return
     spec = info.node.args
     names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)][info.first_positional() if functions[0].bound else 0 :]
@@ -129,13 +142,61 @@ def helper_feed(facts: Facts, use: CallUse) -> Iterator[Feed]:
             yield Feed(use, "helper", keyword, node, others, None, ())
 
 
+def own_functions(facts: Facts) -> frozenset[int]:
+    """The ids of the nodes of the functions of the file."""
+    known = facts.memo.get("own functions")
+    if not isinstance(known, frozenset):
+        known = facts.memo["own functions"] = frozenset(id(item.info.node) for item in facts.functions)
+    return known
+
+
+def feeds_in(facts: Facts, scope: Scope, path: str | None = None) -> tuple[Feed, ...]:
+    """The feeds of one scope, in the order of the text; with *path* those that are given the cache under it."""
+    known = facts.memo.get("feeds by scope")
+    if not isinstance(known, dict):
+        found: dict[tuple[int, str | None], list[Feed]] = {}
+        for feed in feeds_of(facts):
+            where = id(scope_of(facts, feed).node)
+            found.setdefault((where, None), []).append(feed)
+            found.setdefault((where, feed.path), []).append(feed)
+        known = facts.memo["feeds by scope"] = {key: tuple(feeds) for key, feeds in found.items()}
+    found_here: tuple[Feed, ...] = known.get((id(scope.node), path), ())
+    return found_here
+
+
+def feeds_before(facts: Facts, scope: Scope, path: str, feed: Feed) -> tuple[Feed, ...]:
+    """The feeds of the cache under *path* in front of *feed*, in the order of the text."""
+    feeds = feeds_in(facts, scope, path)
+    return feeds[: bisect_left(feeds, position(feed.node), key=lambda item: position(item.node))]
+
+
+def feed_at(facts: Facts, node: ast.AST | None) -> Feed | None:
+    """The feed that is this very call."""
+    known = facts.memo.get("feeds by node")
+    if not isinstance(known, dict):
+        known = facts.memo["feeds by node"] = {id(feed.node): feed for feed in feeds_of(facts)}
+    found: Feed | None = known.get(id(node))
+    return found
+
+
+def call_at(facts: Facts, node: ast.AST) -> CallUse | None:
+    """What is known of a call."""
+    known = facts.memo.get("calls by node")
+    if not isinstance(known, dict):
+        found: dict[int, CallUse] = {}
+        for use in facts.calls:
+            found.setdefault(id(use.node), use)
+        known = facts.memo["calls by node"] = found
+    use_here: CallUse | None = known.get(id(node))
+    return use_here
+
+
 def generates_with(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
     """True where a function leaves a prompt and an answer in the cache that its parameter *name* holds."""
     scope = tree_of(facts).scope(function)
     if len(scope.bindings.get(name, ())) != 1:
         return False
-    feeds = [feed for feed in feeds_of(facts) if feed.path == name and scope_of(facts, feed) is scope]
-    if not any(feed.role == "generate" or scope.loops(feed.node) for feed in feeds):
+    if not any(feed.role == "generate" or scope.loops(feed.node) for feed in feeds_in(facts, scope, name)):
         return False
     return not handled(facts, scope, name, function)
 
@@ -226,7 +287,7 @@ def copied(facts: Facts, node: ast.expr | None) -> str:
     """ "deep" or "shallow" for a call of ``copy.deepcopy`` or ``copy.copy``, else ""."""
     if not isinstance(node, ast.Call) or len(node.args) != 1:
         return ""
-    use = next((item for item in facts.calls if item.node is node), None)
+    use = call_at(facts, node)
     names = {atom.name for atom in of_type(use.callee, Symbol)} if use is not None else set()
     if "copy.deepcopy" in names:
         return "deep"
@@ -250,36 +311,64 @@ def stays(facts: Facts, scope: Scope, path: str, region: ast.AST) -> bool:
 
 def handled(facts: Facts, scope: Scope, path: str, region: ast.AST) -> bool:
     """True where something in *region* may take tokens out of the cache, or hand it to code that may."""
-    fed = {id(feed.node) for feed in feeds_of(facts)}
-    if scope.node is not region or not isinstance(region, FUNCTIONS):
-        fed |= {id(feed.node) for feed in helper_feeds(facts)}
-    tree = scope.tree
+    with_helpers = scope.node is not region or not isinstance(region, FUNCTIONS)
+    return scope.inside(handlers(facts, scope, with_helpers).get(path, NOTHING), region)
+
+
+def handled_between(facts: Facts, scope: Scope, path: str, start: tuple[int, int], end: tuple[int, int]) -> bool:
+    """True where a statement that begins between two places, and is no loop, does that."""
+    places = scope.memo.get(("handling statements", path))
+    if not isinstance(places, list):
+        found = handlers(facts, scope, True).get(path, NOTHING).nodes
+        places = scope.memo["handling statements", path] = sorted(
+            {position(item) for node in found for item in statements_around(scope, node) if not isinstance(item, LOOPS)}
+        )
+    first = bisect_right(places, start)
+    return first < len(places) and places[first] < end
+
+
+def statements_around(scope: Scope, node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of the scope that hold a node."""
+    for item in (node, *scope.tree.ancestors(node)):
+        if item is scope.node:
+            return
+        if isinstance(item, ast.stmt):
+            yield item
+
+
+def handlers(facts: Facts, scope: Scope, with_helpers: bool) -> dict[str, Placed]:
+    """What handles a cache in a scope, by the path of the cache; calls of helpers that generate do, unless *with_helpers*."""
+    key = ("handlers", with_helpers)
+    known = scope.memo.get(key)
+    if not isinstance(known, dict):
+        fed = facts.memo.get(f"fed {with_helpers}")
+        if not isinstance(fed, frozenset):
+            feeds = (*feeds_of(facts), *helper_feeds(facts)) if with_helpers else feeds_of(facts)
+            fed = facts.memo[f"fed {with_helpers}"] = frozenset(id(feed.node) for feed in feeds)
+        known = scope.memo[key] = by_path(handling(scope, fed))
+    return known
+
+
+def handling(scope: Scope, fed: frozenset[int]) -> Iterator[tuple[str, ast.AST]]:
+    """(path of a cache, what handles it), calls that are *fed* left out."""
     for node in scope.nodes:
         if isinstance(node, ast.Call):
             func = node.func
             if isinstance(func, ast.Attribute):
                 owner = base_of_cache(func.value)
-                if (
-                    owner == path
-                    and (owner != path_of(func.value) or func.attr not in READERS)
-                    and tree.inside(node, region)
-                ):
-                    return True
-            if (
-                id(node) in fed
-                or (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")) in HARMLESS
-            ):
+                if owner and (owner != path_of(func.value) or func.attr not in READERS):
+                    yield owner, node
+            name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            if id(node) in fed or name in HARMLESS:
                 continue
-            given = [*node.args, *(item.value for item in node.keywords)]
-            if any(path_of(strip_star(item)) == path for item in given) and tree.inside(node, region):
-                return True
+            for item in (*node.args, *(item.value for item in node.keywords)):
+                path = path_of(strip_star(item))
+                if path:
+                    yield path, node
         elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            if base_of_cache(node.value) == path and tree.inside(node, region):
-                return True
+            yield base_of_cache(node.value), node
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            if base_of_cache(node.iter) == path and tree.inside(node, region):
-                return True
-    return False
+            yield base_of_cache(node.iter), node
 
 
 def strip_star(node: ast.expr) -> ast.expr:
@@ -428,6 +517,14 @@ def dependence(facts: Facts, scope: Scope, loop: ast.AST, expressions: tuple[ast
 
 def slice_of(scope: Scope, expressions: tuple[ast.expr, ...], limit: int = 60) -> tuple[list[ast.expr], set[str]]:
     """The expressions that can have made *expressions*, followed back through the scope, and the paths they read."""
+    key = ("slice", limit, tuple(map(id, expressions)))
+    known = scope.memo.get(key)
+    if not isinstance(known, tuple):
+        known = scope.memo[key] = followed_back(scope, expressions, limit)
+    return known
+
+
+def followed_back(scope: Scope, expressions: tuple[ast.expr, ...], limit: int) -> tuple[list[ast.expr], set[str]]:
     todo: list[ast.expr] = list(expressions)
     found: list[ast.expr] = []
     paths: set[str] = set()
@@ -513,12 +610,37 @@ def is_output_cache(node: ast.expr | None) -> str:
 # -- caches that outlive a call ----------------------------------------------------------------------------------------
 
 
-def other_functions(facts: Facts, scope: Scope, feed: Feed) -> Iterator[Scope]:
-    """The functions that share the cache of *feed* with its own."""
+Key = tuple[str, int]
+"""A path and the id of a class (of None for a function outside of classes)."""
+
+
+def renewers(facts: Facts) -> dict[Key, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """The functions that start a cache anew or handle it, by its path and their class."""
+    known = facts.memo.get("renewers")
+    if not isinstance(known, dict):
+        known = facts.memo["renewers"] = by_function(
+            facts, lambda scope: (*scope.bindings, *handlers(facts, scope, False))
+        )
+    return known
+
+
+def by_function(
+    facts: Facts, paths: Callable[[Scope], Iterable[str]]
+) -> dict[Key, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """The functions of the file by the *paths* that each has to do with."""
+    found: dict[Key, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
     tree = tree_of(facts)
     for use in facts.functions:
-        if use.info.node is not scope.node and use.info.owner is feed.place.owner:
-            yield tree.scope(use.info.node)
+        for path in dict.fromkeys(paths(tree.scope(use.info.node))):
+            found.setdefault((path, id(use.info.owner)), []).append(use.info.node)
+    return found
+
+
+def renewing(facts: Facts, scope: Scope, feed: Feed) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions beside that of *feed* that share its cache and start it anew or handle it."""
+    for node in renewers(facts).get((feed.path, id(feed.place.owner)), ()):
+        if node is not scope.node:
+            yield node
 
 
 def renews(facts: Facts, other: Scope, path: str) -> bool:
@@ -527,23 +649,8 @@ def renews(facts: Facts, other: Scope, path: str) -> bool:
 
 def renewed_by_callee(facts: Facts, scope: Scope, feed: Feed) -> bool:
     """True where the function first calls another one that starts the cache anew."""
-    called = {
-        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        for node in scope.nodes
-        if isinstance(node, ast.Call)
-    }
-    return any(
-        isinstance(other.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and other.node.name in called
-        and renews(facts, other, feed.path)
-        for other in other_functions(facts, scope, feed)
-    )
+    return any(node.name in scope.called for node in renewing(facts, scope, feed))
 
 
 def renewed_elsewhere(facts: Facts, scope: Scope, feed: Feed) -> bool:
-    return any(
-        isinstance(other.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and other.node.name != "__init__"
-        and renews(facts, other, feed.path)
-        for other in other_functions(facts, scope, feed)
-    )
+    return any(node.name != "__init__" for node in renewing(facts, scope, feed))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.nodes import assignment, walk
@@ -24,7 +26,7 @@ from kvlint.analysis.values import (
 from kvlint.analysis.values import Mapping as MappingValue
 from kvlint.carriers.json_spans import JsonError, document_value, members
 from kvlint.checks.base import Check, touching
-from kvlint.checks.bindings import tree_of
+from kvlint.checks.bindings import first_line, tree_of
 from kvlint.checks.call_targets import arguments_of, is_none, target_of, with_threads
 from kvlint.findings import Category, Finding, Fix
 from kvlint.releases import ReleaseSet
@@ -267,27 +269,68 @@ def display_of(
     if facts.tree is None:
         return None, None
     wanted = constant(value)
-    found = [
-        (holder, node)
-        for holder, name, node in settings_written(facts)
-        if name == key and (node.value == wanted if isinstance(node, ast.Constant) else wanted is None)
-    ]
-    path, tree = path_of(unpacked_node), tree_of(facts)
-
-    def is_named(holder: ast.Call | ast.Dict | None) -> bool:
-        parent = tree.parent(holder) if holder is not None else None
-        targets, _ = assignment(parent)
-        return bool(path) and bool(targets) and path_of(targets[0]) == path
-
-    written_here = [item for item in found if item[0] is unpacked_node]
-    if written_here:
-        return written_here[0]
+    group = settings_groups(facts).get((key, wanted))
+    if group is None:
+        return None, None
+    if id(unpacked_node) in group.by_holder:
+        return group.by_holder[id(unpacked_node)]
+    found, path = group.written, path_of(unpacked_node)
+    named = group.named.get(path, []) if path else []
     if len(found) > 1 and use.place.function is not None:
-        inside = {id(node) for node in walk(use.place.function.node)}
-        found = [item for item in found if id(item[1]) in inside] or [item for item in found if is_named(item[0])]
-    if len(found) > 1 and all(holder is not None for holder, _ in found):
-        found = [item for item in found if is_named(item[0])]
+        function, tree = use.place.function.node, tree_of(facts)
+        inside = [item for item in group.near(function) if tree.inside(item[1], function)]
+        found = inside or named
+    if len(found) > 1 and found is not named and all(holder is not None for holder, _ in found):
+        kept = {id(item[1]) for item in named}
+        found = [item for item in found if id(item[1]) in kept]
     return found[0] if len(found) == 1 else (None, None)
+
+
+Written = tuple["ast.Call | ast.Dict | None", ast.expr]
+"""The display or call that gives a dict one of the options (None: something else does), and the value."""
+
+
+class SettingsGroup:
+    """The places where dicts get one option with one value."""
+
+    def __init__(self) -> None:
+        self.written: list[Written] = []
+        self.by_holder: dict[int, Written] = {}
+        self.named: dict[str, list[Written]] = {}
+        """Those in displays that are assigned to a path, by the path."""
+        self._sorted: list[Written] = []
+
+    def add(self, facts: Facts, holder: ast.Call | ast.Dict | None, node: ast.expr) -> None:
+        item = (holder, node)
+        self.written.append(item)
+        if holder is not None:
+            self.by_holder.setdefault(id(holder), item)
+            targets, _ = assignment(tree_of(facts).parent(holder))
+            path = path_of(targets[0]) if targets else ""
+            if path:
+                self.named.setdefault(path, []).append(item)
+
+    def near(self, function: ast.stmt) -> Iterator[Written]:
+        """Those that stand on the lines of a function."""
+        if not self._sorted:
+            self._sorted = sorted(self.written, key=lambda item: item[1].lineno)
+        first = bisect_left(self._sorted, first_line(function), key=lambda item: item[1].lineno)
+        for item in islice(self._sorted, first, None):
+            if item[1].lineno > (function.end_lineno or 0):
+                break
+            yield item
+
+
+def settings_groups(facts: Facts) -> dict[tuple[str, object], SettingsGroup]:
+    """The places of `settings_written`, by option and constant value (None: no constant)."""
+    known = facts.memo.get("generation option groups")
+    if not isinstance(known, dict):
+        found: dict[tuple[str, object], SettingsGroup] = {}
+        for holder, name, node in settings_written(facts):
+            value = node.value if isinstance(node, ast.Constant) else None
+            found.setdefault((name, value), SettingsGroup()).add(facts, holder, node)
+        known = facts.memo["generation option groups"] = found
+    return known
 
 
 def settings_written(facts: Facts) -> list[tuple[ast.Call | ast.Dict | None, str, ast.expr]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import Facts
 from kvlint.checks.base import Check
+from kvlint.checks.defects import defect_of
 from kvlint.checks.missing_names import missing_names
 from kvlint.checks.symbols import SymbolReference, class_fix, references
 from kvlint.findings import Finding
@@ -35,6 +36,8 @@ class RemovedCacheClass(Check):
                 help=reference.advice(facts),
                 fix=class_fix(facts, reference, every),
                 span=reference.span,
+                defect=defect_of(facts, reference.qualified),
+                leads=reference.is_import,
             )
 
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping
 from kvlint.analysis.facts import AttributeUse, Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.nodes import walk
-from kvlint.analysis.values import Instance, Model, SuperObject
 from kvlint.behaviour import helper_hint
 from kvlint.checks.base import Check
+from kvlint.checks.defects import defect_of
 from kvlint.checks.missing_names import missing_names
+from kvlint.checks.private_members import GENERATION_MIXIN, is_hook_name, lives_of, model_classes, private_hooks
 from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding
 from kvlint.releases import ReleaseSet
 from kvlint.sieve import Groups
 from kvlint.timeline import Timeline
 
-GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
 GENERATION = "transformers.generation"
 GENERATION_NAMES = re.compile(r"(?i)cache|past_key|quant_backend")
 AREAS = (
@@ -31,15 +31,6 @@ AREAS = (
     "transformers.modeling_flash_attention_utils",
 )
 MASK_METHODS = ("_update_causal_mask", "_prepare_4d_causal_attention_mask_with_cache_position")
-HOOK_WORDS = (
-    "causal_mask",
-    "causal_attention_mask",
-    "cache",
-    "past",
-    "generation_mode",
-    "_update_model_kwargs",
-    "_expand_inputs",
-)
 
 
 class RemovedCacheHelper(Check):
@@ -68,12 +59,7 @@ class RemovedCacheHelper(Check):
                 and not timeline.is_cache_class(name)
             ),
         )
-        hooks = {}
-        for name in timeline.members(GENERATION_MIXIN):
-            lives = timeline.member(GENERATION_MIXIN, name)
-            if is_hook_name(name) and lives:
-                hooks[name] = timeline.all - lives
-        yield (), hooks
+        yield (), private_hooks(timeline)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for reference in references(facts):
@@ -83,7 +69,7 @@ class RemovedCacheHelper(Check):
                 yield self._reference(facts, reference)
         if facts.in_transformers:
             return
-        for use in facts.attributes:
+        for use in (*facts.attributes, *facts.defaults):
             yield from self._hook_call(facts, use)
         for definition in facts.functions:
             yield from self._hook_override(facts, definition)
@@ -93,13 +79,10 @@ class RemovedCacheHelper(Check):
         life = facts.timeline.all - facts.timeline.importable(reference.qualified)
         module_life = facts.timeline.all - facts.timeline.importable(module)
         node, span = reference.node, reference.span
+        module_is_gone = bool(reference.missing & module_life) and module != "transformers"
         if reference.is_import:
             error = "ModuleNotFoundError" if reference.missing & module_life else "ImportError"
-            subject = (
-                f"the module `{module}`"
-                if reference.missing & module_life and module != "transformers"
-                else f"`{name}`"
-            )
+            subject = f"the module `{module}`" if module_is_gone else f"`{name}`"
             message = f"{subject} is not in transformers: {error} {{when}}"
         elif reference.through_import:
             message = f"`{name}` is not in transformers: its import fails {{when}}"
@@ -114,48 +97,37 @@ class RemovedCacheHelper(Check):
             life=life,
             help=registry_hint(facts, reference) or helper_hint(reference.qualified),
             span=span,
+            defect=defect_of(facts, module if module_is_gone else reference.qualified),
+            leads=reference.is_import,
         )
 
     def _hook_call(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:
-        """``model._extract_past_from_model_output(...)``: a private method that is gone."""
-        if not is_hook_name(use.name) or use.action != "load" or use.place.caught & ATTRIBUTE_ERRORS:
+        """``model._extract_past_from_model_output(...)``: a private member that is gone."""
+        if use.action not in ("load", "default") or use.place.caught & ATTRIBUTE_ERRORS or use.place.known_members:
             return
-        if use.place.known_members or not on_model(use):
+        classes = model_classes(facts, use) if is_hook_name(use.name) else None
+        if classes is None:
             return
         if use.name == "_reorder_cache" and ast.unparse(use.value_node) == "self":
             return  # it only ever raised NotImplementedError: who calls it means the one of a subclass
-        if use.name in MASK_METHODS:
-            yield from self._mask_method(facts, use)
-            return
-        lives = facts.timeline.member(GENERATION_MIXIN, use.name)
-        if not lives:
-            return
+        lives = lives_of(facts.timeline, use.name, classes)
         wrong = use.place.releases - lives
-        if wrong:
-            yield self.finding(
-                facts,
-                use.node,
-                use.place,
-                f"`GenerationMixin.{use.name}` is gone: AttributeError {{when}}",
-                releases=wrong,
-                life=facts.timeline.all - lives,
-                help=helper_hint(f"{GENERATION_MIXIN}.{use.name}"),
-            )
-
-    def _mask_method(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:
-        """``model.model._update_causal_mask(...)``: the methods of single models that made masks."""
-        lives = mask_method_life(facts, use)
-        wrong = use.place.releases - lives
-        if lives and wrong:
-            yield self.finding(
-                facts,
-                use.node,
-                use.place,
-                f"models have no `{use.name}`: AttributeError {{when}}",
-                releases=wrong,
-                life=facts.timeline.all - lives,
-                help=helper_hint("transformers.modeling_attn_mask_utils"),
-            )
+        if not lives or not wrong:
+            return
+        of_mixin = bool(facts.timeline.member(GENERATION_MIXIN, use.name))
+        says = f"`GenerationMixin.{use.name}` is gone" if of_mixin else f"models have no `{use.name}`"
+        read = use.action == "load"
+        yield self.finding(
+            facts,
+            use.node,
+            use.place,
+            f"{says}: AttributeError {{when}}" if read else f"{says} {{when}}: this is always the default",
+            releases=wrong,
+            life=facts.timeline.all - lives,
+            category=Category.BREAKS if read else Category.SILENT,
+            help=helper_hint(f"{GENERATION_MIXIN}.{use.name}")
+            or (helper_hint("transformers.modeling_attn_mask_utils") if use.name in MASK_METHODS else ""),
+        )
 
     def _hook_override(self, facts: Facts, definition: FunctionUse) -> Iterator[Finding]:
         """A method that overrides a private hook which ``generate`` no longer calls."""
@@ -191,20 +163,6 @@ def is_function_use(reference: SymbolReference) -> bool:
         and not reference.is_import
         and not name.endswith(("Config", "Layer", "Wrapper", "Processor"))
     )
-
-
-def mask_method_life(facts: Facts, use: AttributeUse) -> ReleaseSet:
-    """Releases on which the class (llama's where the class is not known) has the method."""
-    classes = [atom.cls for atom in use.value if isinstance(atom, Model) and atom.cls]
-    for atom in use.value:
-        if isinstance(atom, (Instance, SuperObject)):
-            classes += atom.info.foreign_bases()
-    found = ReleaseSet(0)
-    for cls in classes or ["transformers.models.llama.modeling_llama.LlamaModel"]:
-        for releases, names in facts.timeline.forward_keywords(facts.timeline.canonical(cls) or cls, "has"):
-            if use.name in names:
-                found |= releases
-    return found
 
 
 def in_area(facts: Facts, reference: SymbolReference) -> bool:
@@ -244,22 +202,6 @@ def registry_hint(facts: Facts, reference: SymbolReference) -> str:
 
 def names_cache_class(facts: Facts, reference: SymbolReference) -> bool:
     return facts.timeline.is_cache_class(facts.timeline.canonical(reference.qualified) or reference.qualified)
-
-
-def is_hook_name(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and any(word in name for word in HOOK_WORDS)
-
-
-def on_model(use: AttributeUse) -> bool:
-    """True where the object is a model: loaded or built here, ``self`` of a model class, or ``super()`` in one."""
-    for atom in use.value:
-        if isinstance(atom, Model) and atom.certainty >= 2:
-            return True
-        if isinstance(atom, Instance) and not atom.info.defines(use.name):
-            return any(is_torch_model_class(base) for base in atom.info.foreign_bases())
-        if isinstance(atom, SuperObject):
-            return any(is_torch_model_class(base) for base in atom.info.foreign_bases())
-    return False
 
 
 def is_called(facts: Facts, name: str) -> bool:

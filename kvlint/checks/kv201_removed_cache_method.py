@@ -10,6 +10,7 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, CacheObject, NoneValue, Symbol
 from kvlint.behaviour import broken_members, method_hint
 from kvlint.checks.base import Check
+from kvlint.checks.defects import defect_of_cache
 from kvlint.checks.missing_names import missing_member_ways
 from kvlint.checks.receivers import (
     ATTRIBUTE_ERRORS,
@@ -74,6 +75,7 @@ class RemovedCacheMethod(Check):
                 life=missing.life,
                 help=method_hint(name),
                 origin=missing.cache.origin,
+                defect=defect_of_cache(facts, missing.cache),
                 fix=fix_of(facts, missing),
             )
         yield from self._broken(facts)
@@ -100,6 +102,7 @@ class RemovedCacheMethod(Check):
                         category=Category.SILENT if row.effect == "silent" else Category.BREAKS,
                         help=row.hint,
                         origin=cache.origin,
+                        defect=defect_of_cache(facts, cache),
                     )
 
 

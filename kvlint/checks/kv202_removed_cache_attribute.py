@@ -10,6 +10,7 @@ from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.defects import defect_of_cache
 from kvlint.checks.missing_names import missing_member_ways
 from kvlint.checks.receivers import MissingMember, describe, missing_members, receiver
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
@@ -55,6 +56,7 @@ class RemovedCacheAttribute(Check):
                 life=missing.life,
                 help=method_hint(missing.use.name),
                 origin=missing.cache.origin,
+                defect=defect_of_cache(facts, missing.cache),
                 fix=fix_of(facts, missing),
             )
         for use in facts.attributes:
@@ -81,6 +83,7 @@ class RemovedCacheAttribute(Check):
             category=Category.SILENT,
             help="write `has_previous_state()`",
             origin=cache.origin,
+            defect=defect_of_cache(facts, cache),
             fix=Fix("Call it", Applicability.SAFE, (Edit(end, end, "()"),)) if in_force_everywhere else None,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts
 from kvlint.behaviour import fact, method_hint, releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.defects import defect_of_cache
 from kvlint.checks.receivers import describe, receiver
 from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Category, Finding
@@ -63,4 +64,5 @@ class DeadCacheAttributeAssignment(Check):
                         category=category,
                         help=method_hint(f"{use.name}="),
                         origin=cache.origin,
+                        defect=defect_of_cache(facts, cache),
                     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.nodes import statements, walk
+from kvlint.analysis.nodes import code_of, statements, walk
 from kvlint.analysis.values import (
     DYNAMIC_CACHE,
     ENCODER_DECODER_CACHE,
@@ -21,6 +21,7 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import sure_arguments
 from kvlint.checks.constructions import SEEN_BY, Construction, constructions
+from kvlint.checks.defects import defect_of_call
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import as_keyword, is_plain, rewrite_call, without_arguments
@@ -57,7 +58,7 @@ class CacheConstructor(Check):
             use, in_force = item.use, item.releases
             if use.starred or use.place.caught & {"TypeError", "Exception"} or second_try(facts, use):
                 continue
-            for mistake in mistakes(facts, item):
+            for number, mistake in enumerate(mistakes(facts, item)):
                 yield self.finding(
                     facts,
                     mistake.node,
@@ -68,20 +69,28 @@ class CacheConstructor(Check):
                     help=mistake.help,
                     category=mistake.category,
                     fix=mistake.fix if len(use.callee) == 1 and item.whole else None,
+                    defect=defect_of_call(facts, use),
+                    leads=not number,
                 )
 
 
 def second_try(facts: Facts, use: CallUse) -> bool:
     """True for a call in an ``except`` behind a ``try`` of the same constructor: it is meant for other releases."""
-    if facts.tree is None or "except" not in facts.text:
-        return False
-    name = ast.unparse(use.node.func)
-    for node in statements(facts.tree):
-        if isinstance(node, ast.Try) and any(other is use.node for item in node.handlers for other in walk(item)):
-            first = (other for item in node.body for other in walk(item) if isinstance(other, ast.Call))
-            if any(ast.unparse(other.func) == name for other in first):
-                return True
-    return False
+    known = facts.memo.get("tried before")
+    if not isinstance(known, dict):
+        found: dict[int, set[str]] = {}
+        for node in statements(facts.tree) if facts.tree is not None and "except" in facts.text else ():
+            if isinstance(node, ast.Try):
+                first = {
+                    code_of(other.func) for item in node.body for other in walk(item) if isinstance(other, ast.Call)
+                }
+                for item in node.handlers:
+                    for other in walk(item):
+                        if isinstance(other, ast.Call):
+                            found.setdefault(id(other), set()).update(first)
+        known = facts.memo["tried before"] = found
+    tried = known.get(id(use.node))
+    return tried is not None and code_of(use.node.func) in tried
 
 
 def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
@@ -89,7 +98,7 @@ def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
     mistake an argument."""
     use, cls, in_force = item.use, item.cls, item.releases
     told, left = ReleaseSet(0), in_force
-    for judge in (dynamic_config, static_positional, quantized_backend, encoder_decoder_keywords):
+    for judge in (dynamic_config, layer_count, static_positional, quantized_backend, encoder_decoder_keywords):
         mistake = judge(facts, use, cls, in_force)
         if mistake is not None and mistake.wrong & left:
             yield replace(mistake, wrong=mistake.wrong - told)
@@ -97,6 +106,40 @@ def mistakes(facts: Facts, item: Construction) -> Iterator[Mistake]:
             left -= mistake.wrong
     for mistake in by_signature(facts, item, left):
         yield replace(mistake, wrong=mistake.wrong - told)
+
+
+LAYER_COUNTS = frozenset(
+    {"num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_decoder_layers", "decoder_layers"}
+)
+"""Fields of configurations that hold the number of layers."""
+
+
+def layer_count(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Mistake | None:
+    """``DynamicCache(config.num_hidden_layers)``: releases 4.45 to 4.49 took the number of layers."""
+    if cls != DYNAMIC_CACHE or not use.node.args or not is_count(use.node.args[0]):
+        return None
+    wrong = ReleaseSet(0)
+    for releases, signature in facts.timeline.signatures(cls):
+        if not signature.positional or signature.positional[0].name != "num_hidden_layers":
+            wrong |= releases
+    return Mistake(
+        use.node,
+        wrong & facts.timeline.matching(">=4.50"),
+        "the first argument of `DynamicCache` is an iterable of key/value pairs, not a number of layers: TypeError {when}",
+        "write `DynamicCache(config=model.config)`, or leave it out",
+    )
+
+
+def is_count(node: ast.expr) -> bool:
+    """True for an expression that is a number of layers: a field of a configuration, ``len(...)``, an int, a parameter
+    that is called or annotated so."""
+    if isinstance(node, (ast.Attribute, ast.Name)):
+        name = node.attr if isinstance(node, ast.Attribute) else node.id
+        return name in LAYER_COUNTS
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "len"
+    value = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def dynamic_config(facts: Facts, use: CallUse, cls: str, in_force: ReleaseSet) -> Mistake | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
-from kvlint.checks.call_targets import sure_arguments
+from kvlint.checks.bindings import tree_of
+from kvlint.checks.call_targets import Argument, sure_arguments
 from kvlint.checks.constructions import SEEN_BY, Construction, constructions
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import ReleaseSet
@@ -53,7 +56,7 @@ class SwallowedCacheArgument(Check):
             effect = EFFECTS.get(argument.name, "nothing reads it")
             yield self.finding(
                 facts,
-                keyword,
+                keyword if argument.written else key_node(facts, argument),
                 use.place,
                 f"`{cls.rpartition('.')[2]}` ignores `{argument.name}` {{when}}: {effect}",
                 releases=wrong,
@@ -61,6 +64,21 @@ class SwallowedCacheArgument(Check):
                 help="leave it out",
                 fix=fix if len(use.callee) == 1 else None,
             )
+
+
+def key_node(facts: Facts, argument: Argument) -> ast.AST:
+    """The key in the dict display behind ``**``, where that is written once; else the ``**`` itself."""
+    value: ast.expr | None = argument.keyword.value
+    if path_of(argument.keyword.value):
+        scope = tree_of(facts).scope_of(argument.keyword.value)
+        made = scope.definitions(path_of(argument.keyword.value), argument.keyword.value)
+        value = made[0].value if len(made) == 1 and made[0].kind == "assign" else None
+    if isinstance(value, ast.Dict):
+        found = [key for key in value.keys if isinstance(key, ast.Constant) and key.value == argument.name]
+        return found[0] if len(found) == 1 else argument.keyword
+    if isinstance(value, ast.Call):
+        return next((item for item in value.keywords if item.arg == argument.name), argument.keyword)
+    return argument.keyword
 
 
 def ignored_keywords(facts: Facts, use: CallUse, cls: str) -> dict[str, ReleaseSet]:

@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import AttributeUse, CallUse, Facts
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, STATIC_CACHE, CacheObject, NegativeNumber, Value, literal
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import describe, known_cache
+from kvlint.checks.signs import NEGATIVE, POSITIVE, ZERO, Signs, sign_of
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
-
-LENGTH_WORDS = ("past", "seen", "cache_len", "cached", "total", "current", "full", "old_len")
-"""In the name of what is subtracted: the difference is then what to remove, not what to keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +26,7 @@ class Argument:
     node: ast.expr
     keyword: str
     value: Value
+    signs: int
 
     @property
     def number(self) -> int | None:
@@ -35,16 +35,14 @@ class Argument:
 
     @property
     def is_negative(self) -> bool:
-        """Below zero by its form; a difference with a length of the past on the right counts too."""
-        if self.number is not None:
-            return self.number < 0
-        if self.value and all(isinstance(atom, NegativeNumber) for atom in self.value):
-            return True
-        if isinstance(self.node, ast.BinOp) and isinstance(self.node.op, ast.Sub):
-            right = ast.unparse(self.node.right).lower()
-            left = ast.unparse(self.node.left).lower()
-            return any(word in right for word in LENGTH_WORDS) and not any(word in left for word in LENGTH_WORDS)
-        return False
+        """Below zero, or nothing to remove; a minus in front of what is not known says so."""
+        by_form = bool(self.value) and all(isinstance(atom, NegativeNumber) for atom in self.value)
+        return (self.number is None and (by_form or not self.signs & POSITIVE)) or (self.number or 0) < 0
+
+    @property
+    def is_positive(self) -> bool:
+        """A number of tokens to keep: a length, a count, never below zero."""
+        return not self.signs & NEGATIVE and bool(self.signs & POSITIVE)
 
 
 class CropArgument(Check):
@@ -61,7 +59,7 @@ class CropArgument(Check):
                 continue
             if cache.local_class is not None and cache.local_class.defines("crop"):
                 continue
-            argument = argument_of(calls[id(use.call)])
+            argument = argument_of(facts, calls[id(use.call)], path_of(use.value_node))
             if argument is not None:
                 yield from self._of_call(facts, use, cache, argument)
 
@@ -86,9 +84,11 @@ class CropArgument(Check):
             return
         if argument.keyword == "tokens_to_remove" and argument.number is None:
             return  # written for the new meaning; its sign is not to be seen
-        if argument.number == 0:
+        if argument.signs == ZERO:
             yield from self._zero(facts, use, cache)
             return
+        if not argument.is_positive:
+            return  # a difference, a number from elsewhere: its sign is not to be seen
         life = releases_of(facts.timeline, "crop-positive")
         error = "ValueError"
         if cache.cls == STATIC_CACHE:  # older releases have no `crop` for its layers at all: KV201
@@ -140,13 +140,19 @@ class CropArgument(Check):
             )
 
 
-def argument_of(use: CallUse) -> Argument | None:
+def argument_of(facts: Facts, use: CallUse, receiver: str) -> Argument | None:
     node = use.node
     if len(node.args) == 1 and not node.keywords and not use.starred:
-        return Argument(node.args[0], "", use.arguments[0])
+        return read_argument(facts, node.args[0], "", use.arguments[0], receiver)
     if len(node.keywords) == 1 and not node.args and node.keywords[0].arg is not None:
-        return Argument(node.keywords[0].value, node.keywords[0].arg, use.keywords[0][1])
+        return read_argument(facts, node.keywords[0].value, node.keywords[0].arg, use.keywords[0][1], receiver)
     return None
+
+
+def read_argument(facts: Facts, node: ast.expr, keyword: str, value: Value, receiver: str) -> Argument:
+    known = literal(value)
+    signs = sign_of(known) if isinstance(known, int) else Signs(facts, receiver).of(node)
+    return Argument(node, keyword, value, signs)
 
 
 def refused_keyword(facts: Facts, cache: CacheObject, keyword: str) -> ReleaseSet:

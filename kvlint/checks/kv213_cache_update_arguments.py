@@ -22,6 +22,7 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import sure_arguments
 from kvlint.checks.missing_names import symbols_in
+from kvlint.checks.positional import METHODS, misplaced
 from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
@@ -29,8 +30,11 @@ from kvlint.rewriting import drop_keywords, keyword_edit
 from kvlint.sieve import Groups
 from kvlint.timeline import Signature, Timeline
 
+HINTS = {"input_embeds": "it is called `inputs_embeds`", "max_batch_size": "it is called `batch_size`"}
 CHECKED_METHODS = frozenset({"update", "get_seq_length", "get_mask_sizes", "reorder_cache", "batch_repeat_interleave"})
 MASK_MODULES = ("transformers.masking_utils.", "transformers.modeling_attn_mask_utils.")
+EXPORT_MODULE = "transformers.integrations.executorch."
+"""Classes that make a static cache for an exported graph."""
 
 
 class CacheUpdateArguments(Check):
@@ -44,19 +48,39 @@ class CacheUpdateArguments(Check):
         "get_seq_length(",
         "reorder_cache(",
         "_attention_mask",
+        "Exportable",
+        *METHODS,
     )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, abc.Mapping[str, ReleaseSet]]]:
         yield (tuple(f"{name}(" for name in sorted(CHECKED_METHODS)), CACHE_WORDS), {}
-        yield (), {name.rpartition(".")[2]: timeline.all for name in symbols_in(timeline, MASK_MODULES)}
+        modules = (*MASK_MODULES, EXPORT_MODULE)
+        yield (), {name.rpartition(".")[2]: timeline.all for name in symbols_in(timeline, modules)}
+        yield (), dict.fromkeys(METHODS, timeline.all)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:
+            yield from self._places(facts, use)
             for atom in use.callee:
                 if isinstance(atom, Member) and isinstance(atom.of, CacheObject) and atom.name in CHECKED_METHODS:
                     yield from self._method(facts, use, atom.of, atom.name)
                 elif isinstance(atom, Symbol):
                     yield from self._helper(facts, use, atom)
+
+    def _places(self, facts: Facts, use: CallUse) -> Iterator[Finding]:
+        """Positional arguments of functions whose order changed."""
+        for item in misplaced(facts, use):
+            wrong = use.place.releases & item.life
+            if wrong and not use.place.caught & {"TypeError", "Exception"}:
+                yield self.finding(
+                    facts,
+                    item.node,
+                    use.place,
+                    item.says,
+                    releases=wrong,
+                    life=item.life,
+                    help="name the arguments: their order differs between releases",
+                )
 
     def _method(self, facts: Facts, use: CallUse, cache: CacheObject, name: str) -> Iterator[Finding]:
         if cache.certainty < Certainty.CONTEXT or cache.local_class is not None:
@@ -123,7 +147,7 @@ class CacheUpdateArguments(Check):
     def _helper(self, facts: Facts, use: CallUse, atom: Symbol) -> Iterator[Finding]:
         """Keyword arguments that a mask helper refuses."""
         canonical = facts.timeline.canonical(atom.name) or atom.name
-        if not canonical.startswith(MASK_MODULES) or use.place.caught & {"TypeError", "Exception"}:
+        if not canonical.startswith((*MASK_MODULES, EXPORT_MODULE)) or use.place.caught & {"TypeError", "Exception"}:
             return
         short = canonical.rpartition(".")[2]
         in_force = use.place.releases & atom.when & facts.timeline.importable(atom.name)
@@ -141,7 +165,7 @@ class CacheUpdateArguments(Check):
                 f"`{short}` takes no `{name}`: TypeError {{when}}",
                 releases=wrong,
                 life=life,
-                help="it is called `inputs_embeds`" if name == "input_embeds" else "leave it out",
+                help=HINTS.get(name, "leave it out"),
                 fix=helper_fix(facts, use, keyword, in_force, in_force <= life, given) if argument.written else None,
             )
 

@@ -12,6 +12,7 @@ from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import CACHE, LocalClass, LocalFunction, Member, SuperObject, Symbol, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.override_signatures import misfits
 from kvlint.checks.receivers import cache_class
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
@@ -25,7 +26,7 @@ class IncompleteCacheSubclass(Check):
     """Reports own cache classes that the library cannot use as it used to."""
 
     triggers = ("Cache", "Layer")
-    pattern = r"\bCache\b|\bdef\s+update\b|Cache\.update\s*="
+    pattern = r"\bCache\b|\bdef\s+(?:update|lazy_initialization|get_mask_sizes|get_max_cache_shape)\b|Cache\.update\s*="
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
         kinds = (timeline.is_cache_class, timeline.is_layer_class)
@@ -47,6 +48,7 @@ class IncompleteCacheSubclass(Check):
             yield from self._replaced_update(facts, store)
         for item in facts.classes:
             yield from self._own_storage(facts, item)
+        yield from self._misfits(facts)
 
     def _bare_init(self, facts: Facts, use: CallUse) -> Iterator[Finding]:
         """``super().__init__()`` in a direct subclass of ``Cache``, or such a subclass built without its own init."""
@@ -112,6 +114,28 @@ class IncompleteCacheSubclass(Check):
             span=(header, header + len(info.name)),
             fix=kwargs_fix(facts, info.node),
         )
+
+    def _misfits(self, facts: Facts) -> Iterator[Finding]:
+        for item in misfits(facts):
+            wrong = item.place.releases & item.life
+            if not wrong:
+                continue
+            span = None
+            if item.name:
+                start, _ = facts.span(item.node)
+                header = facts.text.index(item.name, start + len("def"))
+                span = (header, header + len(item.name))
+            yield self.finding(
+                facts,
+                item.node,
+                item.place,
+                item.says,
+                releases=wrong,
+                life=item.life,
+                category=Category.SILENT if item.silent else Category.BREAKS,
+                help=item.help,
+                span=span,
+            )
 
     def _own_storage(self, facts: Facts, item: ClassUse) -> Iterator[Finding]:
         info = item.info

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.scopes import keeps_own_format
 from kvlint.analysis.values import LegacyCache
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
@@ -82,7 +83,7 @@ def is_built(use: CallUse, item: Argument) -> bool:
 def in_model(facts: Facts, use: CallUse) -> bool:
     """True inside a PyTorch model class of transformers, where the output goes back to ``generate``."""
     owner = use.place.owner
-    if owner is None or owner.name.startswith(OTHER_FRAMEWORKS):
+    if owner is None or owner.name.startswith(OTHER_FRAMEWORKS) or keeps_own_format(owner):
         return False
     return any(base.startswith("transformers.") for base in owner.foreign_bases())
 

@@ -21,6 +21,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import tree_of
+from kvlint.checks.stale_keys import dead_writes, loop_reads
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
@@ -47,7 +48,7 @@ class RenamedCacheOutputKey(Check):
     """Reports keys of model outputs that are spelled as on another release where nothing translates them."""
 
     triggers = OLD_KEYS
-    pattern = r"[\"'](?:past_key_values|cache_params)[\"']"
+    pattern = r"[\"'](?:past_key_values?|cache_params)[\"']"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
@@ -68,6 +69,7 @@ class RenamedCacheOutputKey(Check):
                 category=Category.BREAKS if mention.raises else Category.SILENT,
                 fix=replace_key(facts, mention),
             )
+        yield from self._stale(facts)
         for node, items, place, where in ignored(facts):
             life = facts.timeline.keyword_of_kind("model", NEW_KEY)
             wrong = life & place.releases
@@ -82,6 +84,38 @@ class RenamedCacheOutputKey(Check):
                     help=f'name "{NEW_KEY}" as well',
                     fix=replace_ignored(facts, items, place.releases <= life),
                 )
+
+    def _stale(self, facts: Facts) -> Iterator[Finding]:
+        """Dicts of generation: what is looked up in them under the old key, and what is put there."""
+        if facts.in_transformers or facts.foreign_engine:
+            return
+        life = stale(facts, OLD_KEYS[0])
+        told: set[int] = set()
+        for item in (*loop_reads(facts), *dead_writes(facts)):
+            wrong = life & item.place.releases
+            raises = item.how == "raises"
+            if not wrong or id(item.node) in told or (raises and item.place.caught & {"KeyError", "Exception"}):
+                continue
+            told.add(id(item.node))
+            if item.how == "written":
+                message = (
+                    f'nothing reads "{item.key}" from {item.where} {{when}}: the cache that is put there is not used'
+                )
+            else:
+                what = ": KeyError" if raises else ", and nothing says so"
+                message = (
+                    f'{item.where} has no key "{item.key}" {{when}}{what}: the library keeps the cache as "{NEW_KEY}"'
+                )
+            yield self.finding(
+                facts,
+                item.node,
+                item.place,
+                message,
+                releases=wrong,
+                life=life,
+                help=f'the key is "{NEW_KEY}" from 5.24.0',
+                category=Category.BREAKS if raises else Category.SILENT,
+            )
 
 
 def stale(facts: Facts, key: str) -> ReleaseSet:

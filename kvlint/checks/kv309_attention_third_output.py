@@ -1,4 +1,4 @@
-"""An attention ``forward`` that still returns the past as its third output, where decoder layers unpack two."""
+"""Outputs of attention modules and decoder layers: three where layers unpack two, and more taken than there are."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.values import ModelLayers, Unknown
-from kvlint.behaviour import attention_families, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.library_calls import LibraryCalled, library_called
-from kvlint.findings import Applicability, Edit, Finding, Fix
+from kvlint.checks.part_results import returns_two, wrong_results
+from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment
 
@@ -20,16 +20,16 @@ from kvlint.rewriting import has_comment
 class AttentionThirdOutput(Check):
     """Reports attention modules and patches that return three outputs."""
 
-    triggers = ("Attention", "attn", "attention")
-    also = (("forward",), ("return",))
+    triggers = ("Attention", "attn", "attention", "Layer", "layers", "Block", "blocks", ".h")
     pattern = (
-        r"\.\s*forward\s*=(?!=)|_(?:CLASSES|TYPES)\b|\bsetattr\b|MethodType|\.\s*\w*Att\w*\s*=(?!=)|Att\w*\s+as\b|"
+        r"modeling_\w+\s+import|\.\s*(?:layers|blocks|h)\b|super\s*\(\s*\)\s*[(.]|\.\s*forward\s*=(?!=)|_(?:CLASSES|TYPES)\b|\bsetattr\b|MethodType|\.\s*\w*Att\w*\s*=(?!=)|Att\w*\s+as\b|"
         r"\bclass\s+\w+\s*\([^)]*(?:[aA]tt|Block|Layer)"
     )
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         if facts.in_transformers:
             return
+        yield from self._results(facts)
         called = {id(item.info.node): item for item in library_called(facts) if item.role == "attention"}
         for use in facts.returns:
             function = use.place.function
@@ -57,6 +57,26 @@ class AttentionThirdOutput(Check):
                     help="return the attention output and the weights (or None); the cache is updated in place",
                     fix=drop_third(facts, value) if in_force <= life and value is use.node.value else None,
                 )
+
+    def _results(self, facts: Facts) -> Iterator[Finding]:
+        """The other way: what code takes from a part of the library that it calls itself."""
+        for item in wrong_results(facts):
+            wrong = item.place.releases & item.life
+            if not wrong or (item.outcome and item.place.caught & {item.outcome, "Exception"}):
+                continue
+            layer = item.role == "layer"
+            yield self.finding(
+                facts,
+                item.node,
+                item.place,
+                item.says + (f": {item.outcome}" if item.outcome else ", and nothing says so"),
+                releases=wrong,
+                life=item.life,
+                help="take the result as it is; the cache is updated in place"
+                if layer
+                else "take the attention output and the weights; the cache is updated in place",
+                category=Category.BREAKS if item.outcome else Category.SILENT,
+            )
 
 
 def returned(function: ast.AST, value: ast.expr | None) -> ast.Tuple | None:
@@ -118,15 +138,8 @@ def is_past(node: ast.expr) -> bool:
 
 def two_outputs(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     """Releases on which the layer around the module unpacks two outputs."""
-    families = attention_families()
     owner = item.info.owner
-    bases = [*(owner.foreign_bases() if owner is not None else ()), item.replaces]
-    named = [base.split(".")[2] for base in bases if base.startswith("transformers.models.") and base.count(".") >= 4]
-    if any(family in families.other for family in named):
-        return ReleaseSet(0)
-    if any(family in families.early for family in named):
-        return releases_of(facts.timeline, "attention-two-outputs-early")
-    return releases_of(facts.timeline, "attention-two-outputs")
+    return returns_two(facts, [*(owner.foreign_bases() if owner is not None else ()), item.replaces])
 
 
 def drop_third(facts: Facts, value: ast.Tuple) -> Fix | None:

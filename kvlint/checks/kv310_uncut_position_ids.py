@@ -6,15 +6,29 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.library_calls import library_called
+from kvlint.checks.library_calls import is_encoder_family, library_called
 from kvlint.findings import Applicability, Edit, Finding, Fix
 
 NAME = "position_ids"
 IDS = "input_ids"
+
+WITHOUT_POSITIONS = frozenset(
+    {
+        *("BartForCausalLM", "BigBirdPegasusForCausalLM", "BlenderbotForCausalLM", "BlenderbotSmallForCausalLM"),
+        *("BloomForCausalLM", "CpmAntForCausalLM", "FalconMambaForCausalLM", "MambaForCausalLM", "Mamba2ForCausalLM"),
+        *("MarianForCausalLM", "MBartForCausalLM", "MptForCausalLM", "MusicgenForCausalLM", "MvpForCausalLM"),
+        *("MusicgenMelodyForCausalLM", "PegasusForCausalLM", "PLBartForCausalLM", "ProphetNetForCausalLM"),
+        *("RoFormerForCausalLM", "TrOCRForCausalLM", "WhisperForCausalLM", "xLSTMForCausalLM"),
+        *("MoshiForConditionalGeneration", "MusicgenMelodyForConditionalGeneration"),
+        *("VibeVoiceAsrForConditionalGeneration", "MossTranscribeDiarizeForConditionalGeneration"),
+    }
+)
+"""Models that generate and whose ``forward`` has no ``position_ids``, in the modeling files of 5.24.0."""
 
 
 class UncutPositionIds(Check):
@@ -51,9 +65,17 @@ class UncutPositionIds(Check):
 
 
 def model_takes_positions(info: FunctionInfo) -> bool:
-    """``generate`` makes positions only for models whose ``forward`` names them; one that is not seen is taken to."""
-    forward = info.owner.method("forward") if info.owner is not None else None
-    return forward is None or forward.parameter(NAME) is not None
+    """``generate`` makes positions only for models whose ``forward`` names them, and for none with an encoder.
+
+    A ``forward`` that is inherited is that of a class of transformers; where none can be seen, nothing is known.
+    """
+    owner = info.owner
+    forward = owner.method("forward") if owner is not None else None
+    if owner is None or forward is not None:
+        return forward is None or forward.parameter(NAME) is not None
+    short = [base.rpartition(".")[2] for base in owner.foreign_bases() if is_torch_model_class(base)]
+    models = [name for name in short if not name.endswith(("GenerationMixin", "PreTrainedModel"))]
+    return bool(models) and not any(name in WITHOUT_POSITIONS or is_encoder_family(name) for name in models)
 
 
 def taken_from_generate(info: FunctionInfo) -> ast.AST | None:

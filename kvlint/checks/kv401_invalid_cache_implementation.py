@@ -30,6 +30,27 @@ class InvalidCacheImplementation(Check):
             for settings, option in choices(facts, group, given) if given is not None else ():
                 if isinstance(option.value, str):
                     yield from self._of_value(facts, settings, option)
+                elif settings.kind == "json" or option.value is not None:
+                    yield from self._of_type(facts, settings, option)
+
+    def _of_type(self, facts: Facts, settings: Settings, option: Option) -> Iterator[Finding]:
+        """What is no string is no name of a cache (`validate` asks ``value not in ALL_CACHE_IMPLEMENTATIONS``)."""
+        refused = refused_on(facts, "")
+        wrong = refused & settings.releases
+        caught = settings.place.caught if settings.place is not None else frozenset()
+        if wrong and not caught & {"ValueError", "Exception"}:
+            where = "loading the file raises" if settings.kind == "json" else "it raises"
+            start, end = option.value_span
+            yield settings_finding(
+                self,
+                facts,
+                settings,
+                option.value_span,
+                f"`{' '.join(facts.text[start:end].split())}` is not a `{NAME}`: {where} ValueError {{when}}",
+                releases=wrong,
+                life=refused,
+                help=advice(facts, settings.releases),
+            )
 
     def _of_value(self, facts: Facts, settings: Settings, option: Option) -> Iterator[Finding]:
         refused = refused_on(facts, str(option.value))

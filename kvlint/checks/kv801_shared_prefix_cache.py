@@ -5,22 +5,38 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CacheObject, Certainty, Symbol, of_type
 from kvlint.checks.base import Check
-from kvlint.checks.bindings import COMPREHENSIONS, LOOPS, Binding, Scope, paths_read, position, prefixes, tree_of
+from kvlint.checks.bindings import (
+    COMPREHENSIONS,
+    FAR,
+    NOTHING,
+    Scope,
+    after,
+    paths_read,
+    position,
+    prefixes,
+    tree_of,
+)
 from kvlint.checks.cache_feeds import (
     Dependence,
     Feed,
+    by_function,
     cached_feeds,
+    call_at,
     calls_in,
     copied,
     dependence,
+    feeds_before,
     feeds_of,
     handled,
+    handled_between,
+    handlers,
     helper_feeds,
     is_output_cache,
     is_tokenizer_call,
@@ -48,6 +64,8 @@ ALTERNATIVES = re.compile(
 """What people call texts that each follow the same prefix."""
 
 
+LOOK_BACK = 8
+"""So many calls on the same cache in front of a call are looked at: what came before those is in its ids or was in theirs."""
 PLACES = ("attention_mask", "position_ids", "cache_position")
 """Arguments that say where in the sequence the tokens stand."""
 
@@ -80,7 +98,7 @@ class SharedPrefixCache(Check):
             if loop is not None and (id(loop), feed.path) not in first:
                 first.add((id(loop), feed.path))
                 yield self._shared(facts, feed, "the loop")
-            elif loop is None and (follows_another(facts, scope, feed, feeds) or shared_by_calls(facts, scope, feed)):
+            elif loop is None and (follows_another(facts, scope, feed) or shared_by_calls(facts, scope, feed)):
                 yield self._shared(facts, feed, "each call")
 
     def _shared(self, facts: Facts, feed: Feed, who: str) -> Finding:
@@ -109,7 +127,8 @@ class SharedPrefixCache(Check):
         )
 
     def _shallow(self, facts: Facts, feed: Feed | None, node: ast.Call) -> Finding:
-        place = next((use.place for use in facts.calls if use.node is node), feed.place if feed is not None else None)
+        use = call_at(facts, node)
+        place = use.place if use is not None else feed.place if feed is not None else None
         assert place is not None
         name = facts.source(node.args[0])
         fix = None
@@ -136,15 +155,32 @@ def deepcopy_fix(facts: Facts, feed: Feed) -> Fix | None:
     if "copy" in module.bindings or "copy" in scope_of(facts, feed).bindings:
         return None
     edits: list[Edit] = []
-    if not any(imports_copy(node) for node in (*facts.tree.body, *scope_of(facts, feed).nodes)):
+    if not has_copy(module) and not has_copy(scope_of(facts, feed)):
         first = first_import(facts.tree)
-        if first is None or any(names_copy(node) for node in walk(facts.tree)):
+        if first is None or copy_means_something_else(facts):
             return None
         where, _ = facts.span(first)
         edits.append(Edit(where, where, "import copy\n"))
     start, end = facts.span(feed.cache)
     edits += [Edit(start, start, "copy.deepcopy("), Edit(end, end, ")")]
     return Fix("Give each prompt a copy", Applicability.UNSAFE, tuple(edits))
+
+
+def has_copy(scope: Scope) -> bool:
+    """True where the scope imports ``copy``; a module does at its top level."""
+    known = scope.memo.get("imports copy")
+    if known is None:
+        nodes = scope.node.body if isinstance(scope.node, ast.Module) else scope.nodes
+        known = scope.memo["imports copy"] = any(imports_copy(node) for node in nodes)
+    return bool(known)
+
+
+def copy_means_something_else(facts: Facts) -> bool:
+    known = facts.memo.get("copy means something else")
+    if known is None:
+        assert facts.tree is not None
+        known = facts.memo["copy means something else"] = any(names_copy(node) for node in walk(facts.tree))
+    return bool(known)
 
 
 def imports_copy(node: ast.AST) -> bool:
@@ -213,11 +249,19 @@ def copies_in_list(facts: Facts) -> Iterator[ast.Call]:
         fixed = path.isidentifier() and not any(
             path == item.path and isinstance(item.node, ast.comprehension) for item in scope.bindings.get(path, ())
         )
-        if fixed and not any(
+        if fixed and not stores_layers(scope):
+            yield use.node
+
+
+def stores_layers(scope: Scope) -> bool:
+    """True where something is given other layers."""
+    known = scope.memo.get("stores layers")
+    if known is None:
+        known = scope.memo["stores layers"] = any(
             isinstance(node, ast.Attribute) and node.attr == "layers" and isinstance(node.ctx, ast.Store)
             for node in scope.nodes
-        ):
-            yield use.node
+        )
+    return bool(known)
 
 
 def shared_layers(facts: Facts, feed: Feed) -> Iterator[ast.expr]:
@@ -238,7 +282,7 @@ def shared_layers(facts: Facts, feed: Feed) -> Iterator[ast.expr]:
 
 def renewed(scope: Scope, path: str) -> bool:
     """True where the layers of the copy are replaced: ``branch.layers = [...]``."""
-    if any(key.startswith((path + ".", path + "[")) for key in scope.bindings):
+    if path in scope.extended:
         return True
     return scope.changed_in(f"{path}.layers", scope.node)
 
@@ -251,14 +295,8 @@ def outlives(scope: Scope, call: ast.Call, statement: ast.AST) -> bool:
     bound = scope.bindings.get(path, [])
     if not bound or any(item.kind == "parameter" for item in bound):
         return True
-    return any(
-        isinstance(node, ast.Name)
-        and node.id == path
-        and isinstance(node.ctx, ast.Load)
-        and position(node) > position(call.args[0])
-        for node in scope.nodes
-        if not scope.tree.inside(node, statement)
-    )
+    later = scope.loads.get(path, NOTHING).between(after(call.args[0]), FAR)
+    return any(not scope.tree.inside(node, statement) for node in later)
 
 
 # -- loops ----------------------------------------------------------------------------------------------------------------
@@ -360,16 +398,14 @@ def uses_result(scope: Scope, feed: Feed) -> bool:
 # -- one call after the other -----------------------------------------------------------------------------------------------
 
 
-def follows_another(facts: Facts, scope: Scope, feed: Feed, feeds: list[Feed]) -> bool:
+def follows_another(facts: Facts, scope: Scope, feed: Feed) -> bool:
     """True for a ``generate`` on a cache that an earlier ``generate`` of the same block has used for another prompt."""
     if feed.role != "generate" or not feed.path or scope.loops(feed.node):
         return False
-    for earlier in feeds:
-        if earlier.role != "generate" or earlier.path != feed.path or position(earlier.node) >= position(feed.node):
-            continue
-        if scope_of(facts, earlier) is not scope or scope.loops(earlier.node) or not same_block(scope, earlier, feed):
-            continue
+    for earlier in reversed(feeds_before(facts, scope, feed.path, feed)[-LOOK_BACK:]):
         if between(facts, scope, earlier, feed):
+            return False
+        if earlier.role != "generate" or scope.loops(earlier.node) or not same_block(scope, earlier, feed):
             continue
         if other_prompt(facts, scope, earlier, feed):
             return True
@@ -384,43 +420,67 @@ def between(facts: Facts, scope: Scope, earlier: Feed, later: Feed) -> bool:
     """True where the cache gets another value, or is handled, between two feeds."""
     start, end = position(earlier.node), position(later.node)
     for prefix in prefixes(later.path):
-        if any(start < position(item.node) < end for item in scope.bindings.get(prefix, ())):
+        if scope.bound_between(prefix, start, end):
             return True
-    return any(
-        handled(facts, scope, later.path, node)
-        for node in scope.nodes
-        if isinstance(node, ast.stmt) and start < position(node) < end and not isinstance(node, LOOPS)
-    )
+    return handled_between(facts, scope, later.path, start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the ids of a feed are made from: calls on the way (by id), texts, paths that are read."""
+
+    paths: set[str]
+    calls: frozenset[int]
+    texts: tuple[str, ...]
+    tokenized: bool
+    undecided: bool
+    """Something that it reads is changed in place, or a method of the object has a part in it."""
+
+
+def prompt_of(scope: Scope, feed: Feed) -> Prompt:
+    known = scope.memo.get(("prompt", id(feed.node)))
+    if not isinstance(known, Prompt):
+        expressions, paths = slice_of(scope, feed.inputs)
+        calls = list(calls_in(expressions))
+        undecided = any(scope.changed_in(prefix, scope.node) for path in paths for prefix in prefixes(path)) or any(
+            isinstance(node.func, ast.Attribute)
+            and path_of(node.func).startswith("self.")
+            and not is_tokenizer_call(node)
+            for node in calls
+        )
+        known = scope.memo["prompt", id(feed.node)] = Prompt(
+            paths,
+            frozenset(map(id, calls)),
+            tuple(strings(expressions)),
+            any(is_tokenizer_call(node) for node in calls),
+            undecided,
+        )
+    return known
 
 
 def other_prompt(facts: Facts, scope: Scope, earlier: Feed, later: Feed) -> bool:
     """True where the later prompt is tokenized from a text of its own, without anything the earlier call returned."""
     if mask_follows_past(scope, later):
         return False
-    expressions, paths = slice_of(scope, later.inputs)
-    before, _ = slice_of(scope, earlier.inputs)
-    if any(node is earlier.node for node in calls_in(expressions)):
-        return False
-    if any(scope.changed_in(prefix, scope.node) for path in paths for prefix in prefixes(path)):
-        return False
-    if any(
-        isinstance(node.func, ast.Attribute) and path_of(node.func).startswith("self.") and not is_tokenizer_call(node)
-        for node in calls_in(expressions)
-    ):
+    new, old = prompt_of(scope, later), prompt_of(scope, earlier)
+    if id(earlier.node) in new.calls or new.undecided:
         return False
     if same_head(scope, earlier, later):
         return True
-    if not any(is_tokenizer_call(node) for node in calls_in(expressions)) or not any(
-        is_tokenizer_call(node) for node in calls_in(before)
-    ):
+    if not new.tokenized or not old.tokenized:
         return False
-    texts, texts_before = strings(expressions), strings(before)
-    if any(len(new) > len(old) and new.startswith(old) for new in texts for old in texts_before if len(old) > 3):
+    if any(len(text) > len(before) > 3 and text.startswith(before) for text in new.texts for before in old.texts):
         return False
-    names = {
-        path for path in paths if path in scope.bindings and any(item.kind == "assign" for item in scope.bindings[path])
-    }
-    return not (names & text_paths(scope, earlier) & {path for path in names if grows(scope, path)})
+    return not any(is_assigned(scope, path) and grows(scope, path) for path in new.paths & old.paths)
+
+
+def is_assigned(scope: Scope, path: str) -> bool:
+    """True for a path that is given a value by a plain assignment."""
+    known = scope.memo.get(("is assigned", path))
+    if known is None:
+        found = any(item.kind == "assign" for item in scope.bindings.get(path, ()))
+        known = scope.memo["is assigned", path] = found
+    return bool(known)
 
 
 def same_head(scope: Scope, earlier: Feed, later: Feed) -> bool:
@@ -460,18 +520,16 @@ def strings(expressions: list[ast.expr]) -> list[str]:
     ]
 
 
-def text_paths(scope: Scope, feed: Feed) -> set[str]:
-    return slice_of(scope, feed.inputs)[1]
-
-
 def grows(scope: Scope, path: str) -> bool:
     """True for a name that is built from itself: ``text = text + more``."""
-    for item in scope.bindings.get(path, ()):
-        if item.kind == "augmented":
-            return True
-        if item.value is not None and any(path_of(node) == path for node in walk(item.value)):
-            return True
-    return False
+    known = scope.memo.get(("grows", path))
+    if known is None:
+        known = scope.memo["grows", path] = any(
+            item.kind == "augmented"
+            or (item.value is not None and any(path_of(node) == path for node in walk(item.value)))
+            for item in scope.bindings.get(path, ())
+        )
+    return bool(known)
 
 
 # -- a cache that outlives the call -------------------------------------------------------------------------------------------
@@ -487,92 +545,132 @@ def shared_by_calls(facts: Facts, scope: Scope, feed: Feed) -> bool:
         return False
     if not stays(facts, scope, path, scope.node) or mask_follows_past(scope, feed) or scope.node.name == "__init__":
         return False
-    elsewhere = [
-        item
-        for item in feeds_of(facts)
-        if fills(facts, item, path) and scope_of(facts, item) is not scope and same_owner(item, feed, root)
-    ]
-    if not elsewhere:
+    filled = fillings(facts).get((path, id(feed.place.owner) if root == "self" else id(None)))
+    if filled is None or not filled.beside(scope):
         return False
-    if root != "self" and not all(scope.tree.inside(scope.node, scope_of(facts, item).node) for item in elsewhere):
+    if root != "self" and not all(scope.tree.inside(scope.node, node) for node in filled.beside(scope)):
         return False
     if touched_elsewhere(facts, scope, feed, root):
         return False
     _, paths = slice_of(scope, feed.inputs)
     if any(scope.changed_in(prefix, scope.node) for name in paths for prefix in prefixes(name)):
         return False
-    filled = {name for item in elsewhere for name in slice_of(scope_of(facts, item), item.inputs)[1]}
-    filled |= {item.path for where in elsewhere for item in bound_from(scope_of(facts, where), filled)}
     own = {name for name in paths if name.startswith("self.") and not is_fixed_part(name)}
-    if any(name not in filled or name in scope.bindings for name in own):
+    if any(name in scope.bindings or not filled.reads(name, scope) for name in own):
         return False
-    shared = {name for name in paths & filled if name != "self" and not re.search(r"(?i)tok|proc|device|model", name)}
-    return bool(shared) and not any(bound_again(facts, scope, feed, name, elsewhere) for name in shared)
+    shared = {
+        name
+        for name in paths
+        if name != "self" and not re.search(r"(?i)tok|proc|device|model", name) and filled.reads(name, scope)
+    }
+    return bool(shared) and not any(bound_again(facts, scope, feed, name, filled) for name in shared)
 
 
-def fills(facts: Facts, item: Feed, path: str) -> bool:
-    """True where a call writes into the cache under *path*, or returns it."""
-    if item.path == path:
-        return True
-    if item.role != "model":
-        return False
-    where = scope_of(facts, item)
-    for binding in where.bindings.get(path, ()):
-        source = is_output_cache(binding.value)
-        if (
-            source == "()"
-            and isinstance(binding.value, (ast.Attribute, ast.Subscript))
-            and binding.value.value is item.node
-        ):
+class Fillings:
+    """The functions that fill one cache of an object or module, and what they make its ids from."""
+
+    def __init__(self) -> None:
+        self.scopes: dict[int, Scope] = {}
+        self.readers: dict[str, set[int]] = {}
+        """By path, the functions whose ids are made from it."""
+        self.kept: dict[str, list[tuple[int, str]]] = {}
+        """By attribute, the functions that set it, and to which path."""
+
+    def add(self, scope: Scope, feed: Feed) -> None:
+        where = id(scope.node)
+        if where not in self.scopes:
+            self.scopes[where] = scope
+            for bindings in scope.bindings.values():
+                for item in bindings:
+                    source = path_of(item.value) if item.value is not None and "." in item.path else ""
+                    if source:
+                        self.kept.setdefault(item.path, []).append((where, source))
+        for path in slice_of(scope, feed.inputs)[1]:
+            self.readers.setdefault(path, set()).add(where)
+
+    def beside(self, scope: Scope) -> list[ast.AST]:
+        """The functions other than this one."""
+        return [item.node for item in self.scopes.values() if item is not scope]
+
+    def reads(self, path: str, beside: Scope) -> bool:
+        """True where another function makes ids from the path, or sets it to what it makes them from: ``self.head = head``."""
+        if self.readers.get(path, set()) - {id(beside.node)}:
             return True
-        if source and any(other.value is item.node for other in where.bindings.get(source, ())):
-            return True
-    return False
+        return any(
+            where != id(beside.node) and bool(self.readers.get(source, set()) - {id(beside.node)})
+            for where, source in self.kept.get(path, ())
+        )
 
 
-def bound_again(facts: Facts, scope: Scope, feed: Feed, name: str, elsewhere: list[Feed]) -> bool:
+def fillings(facts: Facts) -> dict[tuple[str, int], Fillings]:
+    """What fills a cache, by its path and by the class that the functions belong to (None outside of classes)."""
+    known = facts.memo.get("fillings")
+    if not isinstance(known, dict):
+        found: dict[tuple[str, int], Fillings] = {}
+        for feed in feeds_of(facts):
+            scope = scope_of(facts, feed)
+            for path in filled_paths(scope, feed):
+                found.setdefault((path, id(feed.place.owner)), Fillings()).add(scope, feed)
+        known = facts.memo["fillings"] = found
+    return known
+
+
+def filled_paths(scope: Scope, feed: Feed) -> set[str]:
+    """The paths of the caches that a call writes into, or returns."""
+    found = {feed.path} - {""}
+    if feed.role == "model":
+        found |= returned_caches(scope).get(f"() {id(feed.node)}", set())
+        for item in scope.by_value.get(id(feed.node), ()):
+            found |= returned_caches(scope).get(item.path, set())
+    return found
+
+
+def returned_caches(scope: Scope) -> dict[str, set[str]]:
+    """The paths that are set to the cache of an output: by the path of the output, or by the call that returns it."""
+    known = scope.memo.get("returned caches")
+    if not isinstance(known, dict):
+        found: dict[str, set[str]] = {}
+        for bindings in scope.bindings.values():
+            for item in bindings:
+                source = is_output_cache(item.value)
+                if source == "()" and isinstance(item.value, (ast.Attribute, ast.Subscript)):
+                    source = f"() {id(item.value.value)}"
+                if source:
+                    found.setdefault(source, set()).add(item.path)
+        known = scope.memo["returned caches"] = found
+    return known
+
+
+def bound_again(facts: Facts, scope: Scope, feed: Feed, name: str, filled: Fillings) -> bool:
     """True where another function than those that fill the cache changes the shared ids."""
     if not name.startswith("self."):
         return False
-    known = {id(scope_of(facts, item).node) for item in elsewhere}
-    for function in facts.functions:
-        other = scope.tree.scope(function.info.node)
-        if function.info.owner is feed.place.owner and id(other.node) not in known and function.info.name != "__init__":
-            if name in other.bindings or other.changed_in(name, other.node):
-                return True
-    return False
-
-
-def bound_from(scope: Scope, names: set[str]) -> Iterator[Binding]:
-    """Attributes that are set to one of *names*: ``self.head = head``."""
-    for bindings in scope.bindings.values():
-        for item in bindings:
-            if item.value is not None and path_of(item.value) in names and "." in item.path:
-                yield item
-
-
-def same_owner(item: Feed, feed: Feed, root: str) -> bool:
-    return item.place.owner is feed.place.owner if root == "self" else item.place.owner is None
+    known = facts.memo.get("changing functions")
+    if not isinstance(known, dict):
+        known = facts.memo["changing functions"] = by_function(facts, lambda item: (*item.bindings, *item.changes))
+    return any(
+        node.name != "__init__" and (node is scope.node or id(node) not in filled.scopes)
+        for node in known.get((name, id(feed.place.owner)), ())
+    )
 
 
 def touched_elsewhere(facts: Facts, scope: Scope, feed: Feed, root: str) -> bool:
     """True where another function takes tokens out of the cache, or builds it anew between calls."""
-    tree = scope.tree
-    for function in facts.functions:
-        node = function.info.node
-        if node is scope.node or (root == "self" and function.info.owner is not feed.place.owner):
-            continue
-        other = tree.scope(node)
-        if handled(facts, other, feed.path, node):
-            return True
-        if node.name != "__init__" and feed.path in other.bindings and calls_method(scope, node.name):
-            return True
-    return False
-
-
-def calls_method(scope: Scope, name: str) -> bool:
+    whole = id(feed.place.owner) if root == "self" else 0
+    known = facts.memo.get(("touching", whole))
+    if not isinstance(known, dict):
+        found: dict[str, list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]] = {}
+        for function in facts.functions:
+            if root == "self" and function.info.owner is not feed.place.owner:
+                continue
+            node = function.info.node
+            other = scope.tree.scope(node)
+            for path in handlers(facts, other, False):
+                found.setdefault(path, []).append((node, True))
+            if node.name != "__init__":
+                for path in other.bindings:
+                    found.setdefault(path, []).append((node, False))
+        known = facts.memo["touching", whole] = found
     return any(
-        isinstance(node, ast.Call)
-        and (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) == name
-        for node in scope.nodes
+        node is not scope.node and (handles or node.name in scope.called) for node, handles in known.get(feed.path, ())
     )

@@ -10,7 +10,7 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
-from kvlint.checks.bindings import FUNCTIONS, Scope, position, tree_of
+from kvlint.checks.bindings import FUNCTIONS, NOTHING, Placed, Scope, by_path, position, tree_of
 from kvlint.checks.cache_feeds import (
     Feed,
     cache_sources,
@@ -121,13 +121,16 @@ def difference(facts: Facts, scope: Scope, feed: Feed, messages: str) -> str:
     """How the new ids differ from those in the cache, as far as the code proves it; "" where they may just continue them."""
     region = region_of(scope, feed)
     assert region is not None
-    grows = changes(scope, messages, region, ("append", "extend")) or rebuilt(scope, messages, region, growing=True)
+    grows = changes_any(scope, messages, region, ("append", "extend")) or rebuilt(scope, messages, region, growing=True)
     if feed.role == "model":
         expressions, _ = slice_of(scope, feed.inputs)
         if grows and not any(cuts(item) for item in expressions):
             return "and a call of the model appends all it is given: every turn is in the cache again"
         return ""
-    edit = edited(facts, scope, feed, messages, region)
+    key = ("edited", messages, id(region), feed.path, id(feed.place.owner))
+    edit = scope.memo.get(key)
+    if edit is None:
+        edit = scope.memo[key] = edited(facts, scope, feed, messages, region)
     if edit:
         return f"but {edit}: the ids no longer begin with what the cache holds"
     if not grows:
@@ -156,17 +159,16 @@ def cuts(expression: ast.expr) -> bool:
     )
 
 
-def changes(scope: Scope, path: str, region: ast.AST, methods: tuple[str, ...]) -> list[ast.Call]:
+def changes(scope: Scope, path: str, region: ast.AST, methods: tuple[str, ...]) -> list[ast.AST]:
     """Calls of a method that changes the list in place."""
     return [
-        node
-        for node in scope.nodes
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in methods
-        and path_of(node.func.value) == path
-        and scope.tree.inside(node, region)
+        node for method in methods for node in scope.all_inside(scope.methods.get(f"{path}.{method}", NOTHING), region)
     ]
+
+
+def changes_any(scope: Scope, path: str, region: ast.AST, methods: tuple[str, ...]) -> bool:
+    """True where there is such a call."""
+    return any(scope.inside(scope.methods.get(f"{path}.{method}", NOTHING), region) for method in methods)
 
 
 def rebuilt(scope: Scope, path: str, region: ast.AST, growing: bool) -> bool:
@@ -198,34 +200,37 @@ def edited(facts: Facts, scope: Scope, feed: Feed, messages: str, region: ast.AS
             for use in facts.functions
             if use.info.owner is feed.place.owner and use.info.node is not scope.node
         ]
-        called = {
-            node.func.attr
-            for node in scope.nodes
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        }
-        where += [(tree.scope(info.node), info.node) for info in others if info.name in called]
+        where += [(tree.scope(info.node), info.node) for info in others if info.name in scope.called]
     for other, part in where:
         if other is not scope and renews(facts, other, feed.path):
             return ""
         if rebuilt(other, messages, part, growing=False):
             return "only the last messages are kept"
         for call in changes(other, messages, part, ("pop", "insert", "remove")):
+            assert isinstance(call, ast.Call)
             first = call.args[0] if call.args else None
             by_value = isinstance(call.func, ast.Attribute) and call.func.attr == "remove"
             if by_value or (isinstance(first, ast.Constant) and isinstance(first.value, int) and first.value >= 0):
                 return f"earlier messages are changed (`{facts.source(call)}`)"
-        for node in other.nodes:
-            if (
-                isinstance(node, ast.Subscript)
-                and isinstance(node.ctx, (ast.Store, ast.Del))
-                and other.tree.inside(node, part)
-            ):
+        for node in other.all_inside(stored_items(other).get(messages, NOTHING), part):
+            return f"earlier messages are changed (`{facts.source(node)}`)"
+    return ""
+
+
+def stored_items(scope: Scope) -> dict[str, Placed]:
+    """Stores to an index from the front, or to a slice, of a list, by the path of the list."""
+    known = scope.memo.get("stored items")
+    if not isinstance(known, dict):
+        found: list[tuple[str, ast.AST]] = []
+        for node in scope.nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
                 target = node
                 while isinstance(target.value, ast.Subscript):
                     target = target.value
-                if path_of(target.value) == messages and early_index(target.slice):
-                    return f"earlier messages are changed (`{facts.source(node)}`)"
-    return ""
+                if early_index(target.slice):
+                    found.append((path_of(target.value), node))
+        known = scope.memo["stored items"] = by_path(found)
+    return known
 
 
 def early_index(node: ast.expr) -> bool:
@@ -237,6 +242,14 @@ def early_index(node: ast.expr) -> bool:
 
 def altered_reply(scope: Scope, messages: str, region: ast.AST) -> str:
     """How the reply is changed before it becomes a message."""
+    key = ("altered reply", messages, id(region))
+    known = scope.memo.get(key)
+    if not isinstance(known, str):
+        known = scope.memo[key] = alteration(scope, messages, region)
+    return known
+
+
+def alteration(scope: Scope, messages: str, region: ast.AST) -> str:
     for call in changes(scope, messages, region, ("append", "extend")):
         for node in walk(call):
             if not isinstance(node, ast.Dict) or not is_reply(node):
@@ -312,9 +325,13 @@ def thinking_model(facts: Facts) -> str:
     """The name of a model of this file whose template drops earlier reasoning, where it is the only one."""
     if facts.tree is None:
         return ""
-    names = {
-        node.value
-        for node in walk(facts.tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"^[\w.-]+/[\w.-]+$", node.value)
-    }
+    names = facts.memo.get("names of models")
+    if not isinstance(names, set):
+        names = facts.memo["names of models"] = {
+            node.value
+            for node in walk(facts.tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.match(r"^[\w.-]+/[\w.-]+$", node.value)
+        }
     return next(iter(names)) if len(names) == 1 and all(THINKING_MODELS.match(name) for name in names) else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.nodes import walk
@@ -19,7 +20,8 @@ from kvlint.checks.cache_feeds import (
     cached_feeds,
     calls_in,
     dependence,
-    feeds_of,
+    feed_at,
+    feeds_before,
     handled,
     is_output_cache,
     is_tokenizer_call,
@@ -42,6 +44,8 @@ from kvlint.checks.turns import (
 )
 from kvlint.findings import Category, Finding
 
+LOOK_BACK = 8
+"""So many of the first and of the last calls on a cache are looked at for the one that padded the batch."""
 ENCODER_WORDS = frozenset({"decoder_input_ids", "encoder_outputs", "encoder_hidden_states", "decoder_attention_mask"})
 
 
@@ -187,7 +191,13 @@ def turn_of_object(facts: Facts, scope: Scope, feed: Feed) -> bool:
 
 
 def feed_elsewhere(facts: Facts, scope: Scope, feed: Feed) -> bool:
-    return any(item.path == feed.path and scope_of(facts, item) is not scope for item in cached_feeds(facts))
+    known = facts.memo.get("scopes of caches")
+    if not isinstance(known, dict):
+        found: dict[str, set[int]] = {}
+        for item in cached_feeds(facts):
+            found.setdefault(item.path, set()).add(id(scope_of(facts, item).node))
+        known = facts.memo["scopes of caches"] = found
+    return bool(known.get(feed.path, set()) - {id(scope.node)})
 
 
 # -- a call of the model ------------------------------------------------------------------------------------------------------
@@ -313,28 +323,23 @@ def filled_by_earlier_calls(facts: Facts, scope: Scope, feed: Feed) -> bool:
 
 
 def is_prefill(facts: Facts, scope: Scope, node: ast.expr | None) -> bool:
-    return any(item.node is node and item.role == "model" for item in feeds_of(facts))
+    found = feed_at(facts, node)
+    return found is not None and found.role == "model"
 
 
 def filling_before(facts: Facts, scope: Scope, feed: Feed) -> Feed | None:
     """The call in front that always has filled the cache of *feed*, with nothing between that empties it."""
-    if not feed.path:
+    if not feed.path or handled(facts, scope, feed.path, scope.node):
         return None
     around = [scope.node, *scope.tree.ancestors(feed.node)]
-    for item in cached_feeds(facts):
-        if item.path != feed.path or scope_of(facts, item) is not scope or position(item.node) >= position(feed.node):
-            continue
+    for item in reversed(feeds_before(facts, scope, feed.path, feed)):
+        start, end = position(item.node), position(feed.node)
+        if any(scope.bound_between(key, start, end) for key in prefixes(feed.path)):
+            return None
         parent = scope.tree.parent(item.place.statement)
         while isinstance(parent, (ast.With, ast.AsyncWith)):
             parent = scope.tree.parent(parent)
         if not any(parent is other for other in around) or isinstance(parent, (ast.If, ast.Try)):
-            continue
-        start, end = position(item.node), position(feed.node)
-        if any(
-            start < position(other.node) < end for key in prefixes(feed.path) for other in scope.bindings.get(key, ())
-        ):
-            continue
-        if handled(facts, scope, feed.path, scope.node):
             continue
         return item
     return None
@@ -425,12 +430,15 @@ def prefills(facts: Facts, scope: Scope, feed: Feed) -> Iterator[Feed]:
         source = is_output_cache(value)
         if source and value is not None:
             values += [item.value for item in scope.definitions(source, value)]
-    for item in feeds_of(facts):
+    found = {id(item.node): item for item in map(partial(feed_at, facts), values) if item is not None}
+    if feed.path:
+        earlier = feeds_before(facts, scope, feed.path, feed)
+        found |= {id(item.node): item for item in (*earlier[:LOOK_BACK], *earlier[-LOOK_BACK:])}
+    for item in sorted(found.values(), key=lambda item: position(item.node)):
         if item.node is feed.node or item.role != "model" or scope_of(facts, item) is not scope:
             continue
-        if any(item.node is value for value in values) or (feed.path and item.path == feed.path):
-            if position(item.node) < position(feed.node):
-                yield item
+        if position(item.node) < position(feed.node):
+            yield item
 
 
 def pads_rows(call: ast.Call) -> bool:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import GenerationConfigValue, Value, literal
 from kvlint.checks.base import Check
-from kvlint.checks.bindings import Scope, position
+from kvlint.checks.bindings import NOTHING, Scope, position
 from kvlint.checks.cache_feeds import (
     Feed,
     cached_feeds,
     calls_in,
     copied,
-    feeds_of,
+    feed_at,
+    feeds_in,
     is_output_cache,
     is_tokenizer_call,
     last_part,
@@ -95,7 +97,7 @@ class CacheBatchMismatch(Check):
         interleaved = [
             call
             for call in calls_on(scope, feed.path, "batch_repeat_interleave")
-            if position(call) < position(feed.node)
+            if isinstance(call, ast.Call) and position(call) < position(feed.node)
         ]
         if not interleaved or len(feed.ids) != 1 or not feed.path:
             return
@@ -154,17 +156,17 @@ def rows_of(node: ast.expr) -> str:
 def fillings_of(facts: Facts, scope: Scope, feed: Feed) -> list[Feed]:
     """The calls that filled the cache of *feed*, where all of them are seen."""
     assert feed.cache is not None
-    own = [item for item in feeds_of(facts) if scope_of(facts, item) is scope and item.role == "model"]
     value = single_value(scope, feed.cache)
     source = is_output_cache(value)
+    filling: list[Feed | None] = []
     if source == "()" and isinstance(value, (ast.Attribute, ast.Subscript)):
-        return [item for item in own if item.node is value.value]
-    if source:
+        filling = [feed_at(facts, value.value)]
+    elif source:
         found = scope.definitions(source, value)
-        return [item for item in own if len(found) == 1 and item.node is found[0].value]
-    if isinstance(value, ast.Call) and not copied(facts, value) and feed.path and not scope.loops(feed.node):
-        return [item for item in own if item.path == feed.path and item.node is not feed.node]
-    return []
+        filling = [feed_at(facts, found[0].value)] if len(found) == 1 else []
+    elif isinstance(value, ast.Call) and not copied(facts, value) and feed.path and not scope.loops(feed.node):
+        filling = [item for item in feeds_in(facts, scope, feed.path) if item.node is not feed.node]
+    return [item for item in filling if item is not None and item.role == "model" and scope_of(facts, item) is scope]
 
 
 def expansion(facts: Facts, scope: Scope, feed: Feed) -> tuple[ast.AST, str, str] | None:
@@ -250,58 +252,67 @@ def is_new(facts: Facts, scope: Scope, path: str, at: ast.AST) -> bool:
 
 def fed_before(facts: Facts, scope: Scope, path: str, feed: Feed) -> bool:
     """True where an earlier call has written one row (or as many as it was given) into the cache."""
-    return any(
-        item.path == path
-        and scope_of(facts, item) is scope
-        and position(item.node) < position(feed.node)
-        and item.node is not feed.node
-        for item in feeds_of(facts)
-    )
+    first = next(iter(feeds_in(facts, scope, path)), None)
+    return first is not None and position(first.node) < position(feed.node)
 
 
 def expanded(facts: Facts, scope: Scope, feed: Feed, besides: ast.Call | None = None) -> bool:
     """True where the rows of the cache, or of what filled it, may be repeated already, *besides* one repetition."""
     assert feed.cache is not None
     expressions, paths = slice_of(scope, (feed.cache,))
-    todo = [item for item in feeds_of(facts) if scope_of(facts, item) is scope and item.node is not feed.node]
-    for item in todo:
-        if item.path in paths or any(item.node is expression for expression in expressions):
-            made, _ = slice_of(scope, item.inputs)
-            expressions = expressions + made
-    for expression in expressions:
-        for node in walk(expression):
-            if isinstance(node, ast.Attribute) and node.attr in REPEATS:
-                return True
-            if (
-                isinstance(node, ast.BinOp)
-                and isinstance(node.op, ast.Mult)
-                and isinstance(node.left, (ast.List, ast.Tuple))
-            ):
-                return True
-    return any(
-        isinstance(node, ast.Call)
-        and node is not besides
-        and isinstance(node.func, ast.Attribute)
-        and (node.func.attr in REPEATS or "expand" in node.func.attr or "repeat" in node.func.attr)
-        and path_of(node.func.value).split(".layers")[0] in paths
-        for node in scope.nodes
-    ) or any(
-        isinstance(node, ast.Call)
-        and re.search(r"(?i)expand|repeat|batch|tile|beam", last_part(path_of(node.func)))
-        and any(path_of(argument) in paths for argument in node.args)
-        for node in scope.nodes
-    )
+    if any(repeats(item) for item in expressions):
+        return True
+    feeding = {id(item.node): item for path in paths for item in feeds_in(facts, scope, path)}
+    feeding |= {id(item.node): item for item in map(partial(feed_at, facts), expressions) if item is not None}
+    feeding.pop(id(feed.node), None)
+    if any(repeated_inputs(scope, item) for item in feeding.values()):
+        return True
+    found = repetitions(scope)
+    return any(node is not besides for path in paths for node in found.get(path, ()))
 
 
-def calls_on(scope: Scope, path: str, method: str) -> list[ast.Call]:
-    return [
-        node
-        for node in scope.nodes
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == method
-        and path_of(node.func.value) == path
-    ]
+def repeats(expression: ast.expr) -> bool:
+    """``ids.repeat(4, 1)``, ``[text] * 4``."""
+    for node in walk(expression):
+        if isinstance(node, ast.Attribute) and node.attr in REPEATS:
+            return True
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Mult)
+            and isinstance(node.left, (ast.List, ast.Tuple))
+        ):
+            return True
+    return False
+
+
+def repeated_inputs(scope: Scope, feed: Feed) -> bool:
+    """True where the rows of what is fed may be repeated ones."""
+    known = scope.memo.get(("repeated inputs", id(feed.node)))
+    if known is None:
+        made, _ = slice_of(scope, feed.inputs)
+        known = scope.memo["repeated inputs", id(feed.node)] = any(repeats(item) for item in made)
+    return bool(known)
+
+
+def repetitions(scope: Scope) -> dict[str, list[ast.Call]]:
+    """Calls that repeat the rows of something, or are named as if they did, by the path of it."""
+    known = scope.memo.get("repetitions")
+    if not isinstance(known, dict):
+        found: dict[str, list[ast.Call]] = {}
+        for node in scope.calls:
+            if isinstance(node.func, ast.Attribute):
+                name = node.func.attr
+                if name in REPEATS or "expand" in name or "repeat" in name:
+                    found.setdefault(path_of(node.func.value).split(".layers")[0], []).append(node)
+            if re.search(r"(?i)expand|repeat|batch|tile|beam", last_part(path_of(node.func))):
+                for argument in node.args:
+                    found.setdefault(path_of(argument), []).append(node)
+        known = scope.memo["repetitions"] = found
+    return known
+
+
+def calls_on(scope: Scope, path: str, method: str) -> list[ast.AST]:
+    return list(scope.methods.get(f"{path}.{method}", NOTHING).nodes)
 
 
 def several_rows(scope: Scope, node: ast.expr) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
-from kvlint.checks.bindings import Scope, position, prefixes
-from kvlint.checks.cache_feeds import Feed, feeds_of, is_output_cache, last_part, scope_of
+from kvlint.checks.bindings import FAR, Binding, Placed, Scope, after, position, prefixes
+from kvlint.checks.cache_feeds import Feed, feeds_in, feeds_of, is_output_cache, last_part, scope_of
 from kvlint.findings import Category, Finding
 
 LENGTH_READERS = ("get_seq_length", "get_usable_length")
@@ -58,12 +60,9 @@ def result_names(scope: Scope, feed: Feed) -> Names:
     names = Names()
     if feed.path:
         names.caches.add(feed.path)
-    for bindings in scope.bindings.values():
-        for item in bindings:
-            if item.value is feed.node and item.kind == "assign":
-                if len(bindings) > 1:
-                    continue
-                names.result = item.path
+    for item in scope.by_value.get(id(feed.node), ()):
+        if item.kind == "assign" and len(scope.bindings[item.path]) == 1:
+            names.result = item.path
     if not names.result:
         return names
     whole = any(item.arg == "return_dict_in_generate" for item in feed.node.keywords)
@@ -72,25 +71,37 @@ def result_names(scope: Scope, feed: Feed) -> Names:
         names.caches |= {f"{names.result}.{word}" for word in ("cache", "past_key_values")}
     else:
         names.returned.add(names.result)
-    for bindings in scope.bindings.values():
-        for item in bindings:
-            if len(bindings) == 1 and item.kind == "assign" and item.value is not None:
-                if path_of(item.value) in names.returned and whole:
-                    names.returned.add(item.path)
-                if is_output_cache(item.value) == names.result:
-                    names.caches.add(item.path)
+    for item in aliases(scope).get(names.result, ()):
+        if item.value is not None and is_output_cache(item.value) == names.result:
+            names.caches.add(item.path)
+    todo = list(names.returned) if whole else []
+    while todo:
+        for item in aliases(scope).get(todo.pop(), ()):
+            if item.value is not None and path_of(item.value) in names.returned and item.path not in names.returned:
+                names.returned.add(item.path)
+                todo.append(item.path)
     return names
+
+
+def aliases(scope: Scope) -> dict[str, list[Binding]]:
+    """Names that are assigned once, and a plain path or the cache of an output: by that path, and by that output."""
+    known = scope.memo.get("aliases")
+    if not isinstance(known, dict):
+        found: dict[str, list[Binding]] = {}
+        for bindings in scope.bindings.values():
+            item = bindings[0]
+            if len(bindings) == 1 and item.kind == "assign" and item.value is not None:
+                for path in {path_of(item.value), is_output_cache(item.value)} - {""}:
+                    found.setdefault(path, []).append(item)
+        known = scope.memo["aliases"] = found
+    return known
 
 
 def assumptions(facts: Facts, scope: Scope, feed: Feed, names: Names) -> Iterator[tuple[ast.AST, str]]:
     """The places, and what is wrong there."""
     end = later_use(facts, scope, feed, names)
-    for node in scope.nodes:
-        if (
-            position(node) <= position(feed.node)
-            or (end is not None and position(node) >= end)
-            or scope.tree.inside(node, feed.node)
-        ):
+    for node in telling_nodes(scope).between(after(feed.node), FAR if end is None else end):
+        if scope.tree.inside(node, feed.node):
             continue
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
             left, right = resolved(scope, node.left), resolved(scope, node.comparators[0])
@@ -103,10 +114,8 @@ def assumptions(facts: Facts, scope: Scope, feed: Feed, names: Names) -> Iterato
                 if removes_generated(scope, node.args[0], names):
                     yield node.args[0], "one token too many is taken away"
     yield from skipped_token(facts, scope, feed, names, end)
-    for other in feeds_of(facts):
-        if other.role != "model" or scope_of(facts, other) is not scope or position(other.node) <= position(feed.node):
-            continue
-        if other.path not in names.caches or (end is not None and position(other.node) >= end) or len(other.ids) != 1:
+    for other in feeds_on(facts, scope, feed, names, end, everywhere=False):
+        if other.role != "model" or len(other.ids) != 1:
             continue
         for keyword in other.node.keywords:
             if keyword.arg in ("position_ids", "cache_position"):
@@ -117,22 +126,33 @@ def assumptions(facts: Facts, scope: Scope, feed: Feed, names: Names) -> Iterato
                 yield keyword, "the mask is one too long"
 
 
+def telling_nodes(scope: Scope) -> Placed:
+    """The comparisons of a scope, and the calls of ``crop``."""
+    known = scope.memo.get("telling nodes")
+    if not isinstance(known, Placed):
+        known = scope.memo["telling nodes"] = Placed(
+            node
+            for node in scope.nodes
+            if isinstance(node, ast.Compare)
+            or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "crop")
+        )
+    return known
+
+
 def later_use(facts: Facts, scope: Scope, feed: Feed, names: Names) -> tuple[int, int] | None:
     """Where the cache next is fed or gets another value: what is said here holds up to there."""
-    ends = [
-        position(item.node)
-        for item in feeds_of(facts)
-        if item.path in names.caches and scope_of(facts, item) is scope and position(item.node) > position(feed.node)
-    ]
+    ends: list[tuple[int, int]] = []
+    for path in names.caches:
+        feeds = feeds_in(facts, scope, path)
+        first_later = bisect_right(feeds, position(feed.node), key=feed_position)
+        ends += [position(item.node) for item in feeds[first_later : first_later + 1]]
     for path in names.caches | names.returned:
         for prefix in prefixes(path):
-            ends += [
-                position(item.node)
-                for item in scope.bindings.get(prefix, ())
-                if position(item.node) > position(feed.node)
-                and item.value is not feed.node
-                and not reads_result(item.value, names)
-            ]
+            items, places = scope.placed(prefix)
+            for item in islice(items, bisect_right(places, position(feed.node)), None):
+                if item.value is not feed.node and not reads_result(item.value, names):
+                    ends.append(position(item.node))
+                    break
     first = min(ends) if ends else None
     return None if first is None else (first[0], first[1] + 1)
 
@@ -177,21 +197,49 @@ def is_cache_length(node: ast.expr, names: Names) -> bool:
 
 def is_length_of(node: ast.expr, paths: set[str]) -> bool:
     """``x.shape[1]``, ``x.shape[-1]``, ``x.size(1)``, ``len(x[0])``."""
+    return measured(node) in paths - {""}
+
+
+def measured(node: ast.expr) -> str:
+    """The path of the ids whose length an expression reads; "" for any other."""
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-        return path_of(node.value.value) in paths and number(node.slice) in (1, -1)
+        return path_of(node.value.value) if number(node.slice) in (1, -1) else ""
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "size"
         and len(node.args) == 1
     ):
-        return path_of(node.func.value) in paths and number(node.args[0]) in (1, -1)
+        return path_of(node.func.value) if number(node.args[0]) in (1, -1) else ""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
         item = node.args[0]
-        return (
-            isinstance(item, ast.Subscript) and path_of(item.value) in paths and not isinstance(item.slice, ast.Slice)
-        )
-    return False
+        if isinstance(item, ast.Subscript) and not isinstance(item.slice, ast.Slice):
+            return path_of(item.value)
+    return ""
+
+
+def lengths_of(scope: Scope) -> dict[str, set[str]]:
+    """The paths that are given the length of some ids, by the path of the ids."""
+    known = scope.memo.get("lengths")
+    if not isinstance(known, dict):
+        found: dict[str, set[str]] = {}
+        for bindings in scope.bindings.values():
+            for item in bindings:
+                if item.value is not None:
+                    found.setdefault(measured(strip_int(item.value)), set()).add(item.path)
+        known = scope.memo["lengths"] = found
+    return known
+
+
+def feeds_by_path(facts: Facts) -> dict[str, list[Feed]]:
+    """The feeds of the region by the path of their cache."""
+    known = facts.memo.get("feeds by path")
+    if not isinstance(known, dict):
+        found: dict[str, list[Feed]] = {}
+        for feed in feeds_of(facts):
+            found.setdefault(feed.path, []).append(feed)
+        known = facts.memo["feeds by path"] = found
+    return known
 
 
 def number(node: ast.expr) -> int | None:
@@ -283,16 +331,9 @@ def skipped_token(
     facts: Facts, scope: Scope, feed: Feed, names: Names, end: tuple[int, int] | None
 ) -> Iterator[tuple[ast.AST, str]]:
     """Ids that are cut at the length of the returned sequence and fed with the cache: the last returned token is left out."""
-    lengths = {
-        item.path
-        for found in scope.bindings.values()
-        for item in found
-        if item.value is not None and is_returned_length(strip_int(item.value), names)
-    }
+    lengths = {path for ids in names.returned for path in lengths_of(scope).get(ids, ())}
     shared = {path for path in lengths if path.startswith("self.")}
-    for other in feeds_of(facts):
-        if other.path not in names.caches or (other.node is feed.node and not scope.loops(feed.node)):
-            continue
+    for other in feeds_on(facts, scope, feed, names, end, everywhere=bool(shared or scope.loops(feed.node))):
         where = scope_of(facts, other)
         if where is not scope:
             if not other.path.startswith("self.") or other.place.owner is not feed.place.owner:
@@ -314,6 +355,27 @@ def skipped_token(
                     yield start, "the last returned token is left out"
             elif later and where is scope and is_returned_length(resolved(scope, start), names):
                 yield start, "the last returned token is left out"
+
+
+def feeds_on(
+    facts: Facts, scope: Scope, feed: Feed, names: Names, end: tuple[int, int] | None, everywhere: bool
+) -> Iterator[Feed]:
+    """The feeds of the cache: all of them, or those behind *feed* and in front of *end*."""
+    for path in sorted(names.caches):
+        if everywhere:
+            yield from (
+                item for item in feeds_by_path(facts).get(path, ()) if item is not feed or scope.loops(feed.node)
+            )
+            continue
+        feeds = feeds_in(facts, scope, path)
+        for item in islice(feeds, bisect_right(feeds, position(feed.node), key=feed_position), None):
+            if end is not None and position(item.node) >= end:
+                break
+            yield item
+
+
+def feed_position(feed: Feed) -> tuple[int, int]:
+    return position(feed.node)
 
 
 def cut_at(scope: Scope, node: ast.expr) -> ast.expr | None:

@@ -26,6 +26,8 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.values import Mapping as DictDisplay
+from kvlint.engine.link import level
+from kvlint.engine.units import Place as LinkedPlace
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
@@ -54,6 +56,8 @@ NO_CACHE_MADE = {
 """Parts of class names for which ``generate`` makes no cache (``_supports_default_dynamic_cache`` of the releases); up
 to 5.4 also stateful models, and generous where it does no harm to be silent."""
 STATEFUL = "<5.5"
+ROLES = {1: "attention", 2: "layer", 3: "model", 4: "model"}
+"""What stands at each height of a model (``engine.link.level``)."""
 CLASS_ENDINGS = ("Attention", "Layer", "Block", "Model", "ForCausalLM")
 ENCODERS = re.compile(r"[Bb]ert(?!a)|[Rr]oberta|Electra|Xmod|Data2VecText|^Ernie(?!4)")
 
@@ -65,7 +69,7 @@ class LibraryCalled:
     info: FunctionInfo
     place: Place
     role: str
-    """model, layer, attention, prepare (``prepare_inputs_for_generation``) or hook"""
+    """model, layer, attention, mixer (linear attention), prepare (``prepare_inputs_for_generation``) or hook"""
     names: Mapping[str, ReleaseSet]
     shown: str
     encoder: bool = False
@@ -82,7 +86,8 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
     if facts.foreign_engine or facts.tree is None:
         return []
     found: dict[int, LibraryCalled] = {}
-    for item in _outermost([*_methods(facts), *_patches(facts)], _hidden_patches(facts)):
+    unlinked = [item for item in [*_methods(facts), *_patches(facts)] if not item.info.places]
+    for item in [*_outermost(unlinked, _hidden_patches(facts)), *_linked(facts)]:
         key = item.patched.node if item.elsewhere and item.patched is not None else item.info.node
         item = narrowed(item)
         known = found.setdefault(id(key), item)
@@ -92,6 +97,54 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
         if known.replaces and item.replaces not in ("", known.replaces):
             found[id(key)] = replace(known, names=either(known.names, item.names))
     return sorted(found.values(), key=lambda item: item.place.statement.lineno)
+
+
+def _linked(facts: Facts) -> Iterator[LibraryCalled]:
+    """Functions that some file of the project puts where the library calls them."""
+    for use in facts.functions:
+        for place in use.info.places:
+            if place.by_library and place.member in ("forward", "prepare_inputs_for_generation"):
+                where = use.place
+                if use.info.installed:
+                    reached = NO_RELEASE
+                    for releases in use.info.installed.values():
+                        reached |= releases
+                    where = replace(where, releases=where.releases & reached)
+                owner = use.info.owner
+                shown = f"{owner.name}.{use.info.name}" if owner is not None else use.info.name
+                item = _at_place(facts, use.info, where, place, shown)
+                if item is not None:
+                    yield item
+
+
+def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace, shown: str) -> LibraryCalled | None:
+    """A function in the place of a method of a class of transformers; None where there is no such class.
+
+    A class that is gone had a successor in its family: the keywords are those of the kind.
+    """
+    short = place.target.rpartition(".")[2]
+    kind = ROLES[level(place.target)]
+    if place.member == "prepare_inputs_for_generation":
+        names = class_names(facts, place.target, place.member) or kind_names(facts, "model")
+        return LibraryCalled(info, where, "prepare", names, shown)
+    names = class_names(facts, place.target)
+    known = facts.timeline.class_kind(facts.timeline.canonical(place.target) or place.target)
+    if names and known in ("model", "layer", "attention"):
+        kind = known
+    elif short not in class_names_of_library(facts) and not place.target.startswith("transformers.models."):
+        return None
+    else:
+        names = kind_names(facts, kind)
+    return LibraryCalled(info, where, kind, names, shown, is_encoder_family(short))
+
+
+def class_names_of_library(facts: Facts) -> frozenset[str]:
+    """The names of all classes of transformers but those so plain that anybody's may be called so."""
+    known = facts.memo.get("class names")
+    if not isinstance(known, frozenset):
+        names = {symbol.rpartition(".")[2] for symbol in facts.timeline.symbols()}
+        known = facts.memo["class names"] = frozenset(names.difference(CLASS_ENDINGS))
+    return known
 
 
 def narrowed(item: LibraryCalled) -> LibraryCalled:
@@ -126,6 +179,8 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
     for use in facts.functions:
         info, owner = use.info, use.info.owner
         if owner is None or info.is_static or _other_framework(owner):
+            continue
+        if info.name == "forward" and (str(facts.path), owner.name) in facts.surroundings.own:
             continue
         shown = f"{owner.name}.{info.name}"
         if info.name == "prepare_inputs_for_generation":
@@ -171,12 +226,20 @@ def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseS
         encoder = is_encoder_family(short)
         if names and kind in ("layer", "attention"):
             return kind, names, encoder
+        if names and is_mixer(kind, short):
+            return "mixer", names, encoder
         if names and kind == "model" and (not encoder or base.endswith(GENERATIVE_NAMES)):
             return "model", names, False
         model_base = model_base or short.endswith(("PreTrainedModel", "GenerationMixin"))
     if model_base and _generates(owner):
         return "model", kind_names(facts, "model"), False
     return "", {}, False
+
+
+def is_mixer(kind: str | None, name: str) -> bool:
+    """True for a part of a layer other than attention that takes the cache by keyword: gated delta nets, mamba mixers,
+    short convolutions. (Encoders and decoders are handed theirs in ways of their own.)"""
+    return kind == "other" and not name.endswith(("Encoder", "Decoder", "Embeddings", "Model", "Prenet"))
 
 
 def is_encoder_family(short: str) -> bool:
@@ -314,6 +377,8 @@ def _patched(facts: Facts, use: AttributeUse, info: FunctionInfo, place: Place) 
             if kind in ("model", "layer", "attention") and names:
                 encoder = is_encoder_family(atom.name.rpartition(".")[2])
                 return LibraryCalled(info, place, kind, names, shown, encoder, patched=use)
+            if names and is_mixer(kind, atom.name):
+                return LibraryCalled(info, place, "mixer", names, shown, patched=use)
             if is_layer_class(atom.name) and not facts.timeline.knows(atom.name):
                 return LibraryCalled(info, place, "attention", kind_names(facts, "attention"), shown, patched=use)
             return None
@@ -432,11 +497,7 @@ def picks_other_classes(facts: Facts, node: ast.AST) -> bool:
     names = {name for name in names if name.isidentifier() and name.endswith(CLASS_ENDINGS)}
     if not names:
         return False
-    known = facts.memo.get("class names")
-    if not isinstance(known, frozenset):
-        names_of_classes = {symbol.rpartition(".")[2] for symbol in facts.timeline.symbols()}
-        known = facts.memo["class names"] = frozenset(names_of_classes.difference(CLASS_ENDINGS))
-    return not names & known
+    return not names & class_names_of_library(facts)
 
 
 def role_by_parameters(info: FunctionInfo) -> str:

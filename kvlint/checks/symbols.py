@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kvlint.analysis.facts import Facts, ImportUse, Place, SymbolUse
 from kvlint.analysis.nodes import walk
@@ -93,8 +94,18 @@ def lacking(facts: Facts, qualified: str) -> ReleaseSet:
 
 
 def class_fix(facts: Facts, reference: SymbolReference, every: Sequence[SymbolReference]) -> Fix | None:
-    """One fix for all places that name the class, or None where one of them cannot be rewritten."""
+    """One fix for all places that name the class, or None where one of them cannot be rewritten; planned once a class."""
     canonical = facts.timeline.canonical(reference.qualified) or reference.qualified
+    key = ("class fix", canonical, id(every))
+    if key not in facts.memo:
+        facts.memo[key] = (planned_class_fix(facts, canonical, every), every)
+    planned = facts.memo[key]
+    assert isinstance(planned, tuple)
+    fix: Fix | None = planned[0]
+    return fix
+
+
+def planned_class_fix(facts: Facts, canonical: str, every: Sequence[SymbolReference]) -> Fix | None:
     replacement = class_replacement(canonical)
     if replacement is None or not replacement.use:
         return None
@@ -141,6 +152,8 @@ class ClassRewrite:
         self.replacement = replacement
         self.same = same
         self.applicability = Applicability.SAFE
+        self.calls = {id(use.node.func): use.node for use in reversed(facts.calls)}
+        self.imports = [use for use in facts.imports if use.bound == replacement.use]
 
     def edits(self) -> list[Edit] | None:
         bound = {item.use.bound for item in self.same if isinstance(item.use, ImportUse)}
@@ -158,6 +171,7 @@ class ClassRewrite:
         """False where the file mentions the imported name in a place that the analysis did not account for."""
         assert self.facts.tree is not None
         accounted = {id(item.node) for item in self.same}
+        quoted = {id(item.use.quoted) for item in self.same if isinstance(item.use, SymbolUse)}
         for comment in TYPE_COMMENT.finditer(self.facts.text):
             if not bound.isdisjoint(WORD.findall(comment.group())):
                 return False
@@ -165,7 +179,7 @@ class ClassRewrite:
             if isinstance(node, ast.Name) and node.id in bound and id(node) not in accounted:
                 return False
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in bound:
-                if not any(isinstance(item.use, SymbolUse) and item.use.quoted is node for item in self.same):
+                if id(node) not in quoted:
                     return False
         return True
 
@@ -226,11 +240,10 @@ class ClassRewrite:
 
     def _already_imported(self, use: ImportUse) -> bool:
         return any(
-            other.bound == self.replacement.use
-            and other.qualified.rpartition(".")[2] == self.replacement.use
+            other.qualified.rpartition(".")[2] == self.replacement.use
             and other.place.function is use.place.function
             and other.statement.lineno <= use.statement.lineno
-            for other in self.facts.imports
+            for other in self.imports
         ) or any(alias.name == self.replacement.use for alias in getattr(use.statement, "names", ()))
 
     def _statement_removal(self, statement: ast.ImportFrom) -> list[Edit] | None:
@@ -241,14 +254,20 @@ class ClassRewrite:
         if facts.text[line_start:start].strip() or facts.text[end:line_end].strip():
             return None
         assert facts.tree is not None
-        alone = any(
-            isinstance(block, list) and len(block) == 1 and block[0] is statement
-            for node in walk(facts.tree)
-            for block in (getattr(node, "body", None), getattr(node, "orelse", None), getattr(node, "finalbody", None))
-        )
-        if alone:
+        if id(statement) in self._alone:
             return [Edit(start, end, "pass")]
         return [Edit(line_start, min(line_end + 1, len(facts.text)), "")]
+
+    @cached_property
+    def _alone(self) -> frozenset[int]:
+        """The statements that stand alone in their block, which must not become empty."""
+        assert self.facts.tree is not None
+        return frozenset(
+            id(block[0])
+            for node in walk(self.facts.tree)
+            for block in (getattr(node, "body", None), getattr(node, "orelse", None), getattr(node, "finalbody", None))
+            if isinstance(block, list) and len(block) == 1
+        )
 
     def _use_edits(self, item: SymbolReference) -> list[Edit] | None:
         use = item.use
@@ -271,8 +290,8 @@ class ClassRewrite:
             return name_edit
         if use.node is not item.node:
             return None
-        call = next((call for call in self.facts.calls if call.node.func is use.node), None)
-        return None if call is None else self._call_edits(call.node, name_edit)
+        call = self.calls.get(id(use.node))
+        return None if call is None else self._call_edits(call, name_edit)
 
     def _name_edit(self, node: ast.AST) -> list[Edit] | None:
         start, end = self.facts.span(node)

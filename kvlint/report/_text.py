@@ -60,12 +60,15 @@ def summary(view: View) -> str:
     """The last lines of a report: what was found, what can be fixed, what is not shown."""
     if view.quiet:
         return ""
-    lines = [verdict(view)]
+    lines = [f"Checked for transformers {'; '.join(view.targets)}."] if view.targets else []
+    lines.append(verdict(view))
     hidden = dict(view.hidden)
     if number := hidden.get(Category.DEPRECATED):
         lines.append(f"{count(number, 'deprecated use')} not shown (--show deprecated)")
     if number := hidden.get(Category.UNDECIDED):
         lines.append(f"{count(number, 'place')} undecided ({', '.join(view.hidden_codes)}): --show undecided")
+    if view.known:
+        lines.append(f"{count(view.known, 'known finding')} not shown (--no-baseline)")
     return "\n".join(lines) + "\n"
 
 

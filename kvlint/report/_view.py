@@ -22,7 +22,9 @@ class View:
 
     *found* are the findings to list, in order; *hidden* counts those of each category that are not listed; *applied*
     counts what was fixed by code (in a run that only shows the patch: would be), in *changed* files. *allowed* are the
-    applicabilities that a fixing run with these options would apply, *fixable* the codes.
+    applicabilities that a fixing run with these options would apply, *fixable* the codes. *targets* say which
+    releases the files were checked for, and what said so; there are none where no file held a word of interest. *known* counts the findings
+    of a baseline, which are not listed.
     """
 
     found: tuple[Diagnostic, ...]
@@ -36,6 +38,8 @@ class View:
     fixable: frozenset[str] | None = None
     color: bool = False
     quiet: bool = False
+    targets: tuple[str, ...] = ()
+    known: int = 0
 
     def is_fixable(self, item: Diagnostic, allowed: Iterable[Applicability] | None = None) -> bool:
         """True where a fixing run (with fixes of *allowed*) would offer to fix the finding."""

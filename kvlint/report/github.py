@@ -13,9 +13,9 @@ def render(view: View) -> str:
     lines = []
     for item in view.found:
         properties = [f"title={escape_property(f'kvlint ({item.code})')}", f"file={escape_property(item.path)}"]
-        if item.cell is None:
-            properties += [f"line={item.line}", f"col={item.column}"]
-            properties += [f"endLine={item.end_line}", f"endColumn={max(item.end_column - 1, 1)}"]
+        span = item.span
+        properties += [f"line={span.line}", f"col={span.column}"]
+        properties += [f"endLine={span.end_line}", f"endColumn={max(span.end_column - 1, 1)}"]
         cell = f"cell {item.cell}:" if item.cell is not None else ""
         message = f"{item.path}:{cell}{item.line}:{item.column}: {item.code} {item.name}: {full_message(item)}"
         lines.append(f"::{LEVELS[item.severity]} {','.join(properties)}::{escape(message)}\n")

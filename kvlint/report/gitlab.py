@@ -7,7 +7,7 @@ from collections import Counter
 from hashlib import blake2b
 
 from kvlint.report._view import View
-from kvlint.report.json import full_message
+from kvlint.report.json import message_with_cell
 
 SEVERITIES = {"error": "major", "warning": "minor", "note": "info"}
 
@@ -23,7 +23,7 @@ def render(view: View) -> str:
         entries.append(
             {
                 "check_name": item.code,
-                "description": f"{item.name}: {full_message(item)}",
+                "description": f"{item.name}: {message_with_cell(item)}",
                 "severity": SEVERITIES[item.severity],
                 "fingerprint": blake2b(
                     f"{identity}\n{seen[identity]}".encode(errors="surrogateescape"), digest_size=16
@@ -31,8 +31,8 @@ def render(view: View) -> str:
                 "location": {
                     "path": item.path,
                     "positions": {
-                        "begin": {"line": item.line, "column": item.column},
-                        "end": {"line": item.end_line, "column": item.end_column},
+                        "begin": {"line": item.span.line, "column": item.span.column},
+                        "end": {"line": item.span.end_line, "column": item.span.end_column},
                     },
                 },
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedFix
+from kvlint.diagnostics import Diagnostic, PlacedEdit, PlacedFix, PlacedRelated
 from kvlint.report._view import View
 from kvlint.rulebook import page_url
 
@@ -19,7 +19,8 @@ def as_object(item: Diagnostic) -> dict[str, Any]:
     """One finding. Lines and columns are 1-based, columns count characters, ``end_column`` is the one after the last.
 
     ``releases`` holds the runs of releases on which the use is wrong (``5.0.0-5.24.0``, ``5.4.0``), ``origin`` the line
-    of the evidence. In a notebook lines are those of the code cell ``cell`` (1-based).
+    of the evidence, ``related`` the other places of the same defect. In a notebook lines are those of
+    the code cell ``cell`` (1-based).
     """
     return {
         "code": item.code,
@@ -34,10 +35,31 @@ def as_object(item: Diagnostic) -> dict[str, Any]:
         "cell": item.cell,
         "message": full_message(item),
         "releases": list(item.releases),
-        "origin": item.origin.line if item.origin is not None else None,
+        "origin": item.origin.line if item.origin is not None and not item.origin.path else None,
         "fix": fix_object(item.fix) if item.fix is not None and item.fix.edits else None,
         "url": page_url(item.code, item.name),
+        "related": [related_object(related) for related in item.related],
     }
+
+
+def related_object(item: PlacedRelated) -> dict[str, Any]:
+    """Another place of the same defect; in a notebook with its cell."""
+    place = {
+        "path": item.path,
+        "line": item.line,
+        "column": item.column,
+        "end_line": item.end_line,
+        "end_column": item.end_column,
+        "code": item.code,
+        "message": item.message,
+    }
+    return place if item.cell is None else {**place, "cell": item.cell}
+
+
+def message_with_cell(item: Diagnostic) -> str:
+    """The full message; in a notebook with the cell and its line in front, for formats whose places are those of the file."""
+    cell = f"cell {item.cell}, line {item.line}: " if item.cell is not None else ""
+    return cell + full_message(item)
 
 
 def full_message(item: Diagnostic) -> str:

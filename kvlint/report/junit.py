@@ -30,7 +30,7 @@ def render(view: View) -> str:
             name = quoteattr(f"{item.code} {item.name}")
             message = full_message(item)
             lines += [
-                f'    <testcase name={name} classname={quoteattr(clean(path))} line="{item.line}">',
+                f'    <testcase name={name} classname={quoteattr(clean(path))} line="{item.span.line}">',
                 f"      <failure message={quoteattr(clean(message))}>{escape(clean(f'{where}: {message}'))}</failure>",
                 "    </testcase>",
             ]

@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from kvlint import __version__
-from kvlint.diagnostics import Diagnostic, PlacedFix
+from kvlint.diagnostics import Diagnostic, FileSpan, PlacedFix
 from kvlint.report._view import View
-from kvlint.report.json import full_message
+from kvlint.report.json import message_with_cell
 from kvlint.rulebook import page_url
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -43,31 +43,47 @@ def render(view: View) -> str:
 
 def result(item: Diagnostic, rule_index: int) -> dict[str, Any]:
     """One finding."""
-    cell = f"cell {item.cell}: " if item.cell is not None else ""
     found: dict[str, Any] = {
         "ruleId": item.code,
         "ruleIndex": rule_index,
         "level": item.severity,
-        "message": {"text": cell + full_message(item)},
+        "message": {"text": message_with_cell(item)},
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": artifact(item),
-                    "region": region(item.line, item.column, item.end_line, item.end_column),
+                    "artifactLocation": artifact(item.path),
+                    "region": span_region(item.span),
                 }
             }
         ],
         "properties": {"category": item.category.value, "releases": list(item.releases)},
     }
-    if item.origin is not None:
-        place = {
-            "artifactLocation": artifact(item),
-            "region": {"startLine": item.origin.line, "startColumn": item.origin.column},
-        }
-        found["relatedLocations"] = [{"id": 0, "message": {"text": item.origin.text}, "physicalLocation": place}]
+    if related := related_locations(item):
+        found["relatedLocations"] = related
     if item.fix is not None and item.fix.edits and item.cell is None:
         found["fixes"] = [fix(item, item.fix)]
     return found
+
+
+def related_locations(item: Diagnostic) -> list[dict[str, Any]]:
+    """Where the value came from, and the other places of the same defect."""
+    places: list[tuple[str, dict[str, Any]]] = []
+    if item.origin is not None and not item.origin.path:
+        origin, cell = item.origin.in_file or item.origin, ""
+        if item.origin.cell is not None:
+            cell = f"cell {item.origin.cell}, line {item.origin.line}: "
+        at = {"startLine": origin.line, "startColumn": origin.column}
+        places.append((cell + item.origin.text, {"artifactLocation": artifact(item.path), "region": at}))
+    for other in item.related:
+        cell = f"cell {other.cell}, line {other.line}: " if other.cell is not None else ""
+        place: dict[str, Any] = {"artifactLocation": artifact(other.path)}
+        if other.cell is None:
+            place["region"] = region(other.line, other.column, other.end_line, other.end_column)
+        places.append((f"{cell}{other.code}: {other.message}", place))
+    return [
+        {"id": number, "message": {"text": text}, "physicalLocation": place}
+        for number, (text, place) in enumerate(places)
+    ]
 
 
 def fix(item: Diagnostic, placed: PlacedFix) -> dict[str, Any]:
@@ -81,13 +97,17 @@ def fix(item: Diagnostic, placed: PlacedFix) -> dict[str, Any]:
     ]
     return {
         "description": {"text": f"{placed.title} ({placed.applicability.value})"},
-        "artifactChanges": [{"artifactLocation": artifact(item), "replacements": replacements}],
+        "artifactChanges": [{"artifactLocation": artifact(item.path), "replacements": replacements}],
     }
 
 
-def artifact(item: Diagnostic) -> dict[str, str]:
-    path = quote(item.path, errors="surrogateescape")
+def artifact(shown: str) -> dict[str, str]:
+    path = quote(shown, errors="surrogateescape")
     return {"uri": f"file://{path}" if path.startswith("/") else path}
+
+
+def span_region(span: FileSpan) -> dict[str, int]:
+    return region(span.line, span.column, span.end_line, span.end_column)
 
 
 def region(line: int, column: int, end_line: int, end_column: int) -> dict[str, int]:

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from kvlint import engine, lint, triggers, workers
+from kvlint import linter, triggers, workers
+from kvlint import run as runs
 from kvlint.cache import Cache
 from kvlint.config import Overrides, Resolver
 from kvlint.discovery import discover
-from kvlint.engine import Options, Run
 from kvlint.fixing import allowed_applicabilities
 from kvlint.folders import cache_folder
 from kvlint.jobs import Fault, Job, Result
 from kvlint.releases import ReleaseSet
+from kvlint.run import Options, Run
 
 STALE = "from transformers import DynamicCache\n\npast = DynamicCache()\nkeys = past[0][0]\n"
 
@@ -38,13 +39,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that were really linted, not answered from the cache."""
     seen: list[str] = []
-    original = lint.lint_bytes
+    original = linter.lint_bytes
 
     def note(job: Job, data: bytes) -> Result:
         seen.append(job.shown)
         return original(job, data)
 
-    monkeypatch.setattr(lint, "lint_bytes", note)
+    monkeypatch.setattr(linter, "lint_bytes", note)
     return seen
 
 
@@ -52,7 +53,7 @@ def run(fix: bool = False, jobs: int = 1, use_cache: bool = True, **overrides: o
     resolver = Resolver.create(Overrides(**overrides), str(Path.cwd()))  # type: ignore[arg-type]
     allowed = allowed_applicabilities(False) if fix else frozenset()
     files = discover((".",), resolver).files
-    return engine.run(files, Options(cwd=str(Path.cwd()), allowed=allowed, jobs=jobs, use_cache=use_cache))
+    return runs.run(files, Options(cwd=str(Path.cwd()), allowed=allowed, jobs=jobs, use_cache=use_cache))
 
 
 def found(outcome: Run) -> list[tuple[str, int, str]]:
@@ -104,7 +105,7 @@ def die(job: Job) -> Result:
     """Stands in for a check that takes its whole process down on one file."""
     if job.shown == "b.py":
         os._exit(9)
-    return lint.lint(job)
+    return linter.lint(job)
 
 
 def test_a_worker_that_dies_costs_its_file_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,13 +177,13 @@ def test_other_settings_are_other_results(parsed: list[str]) -> None:
 def test_another_file_that_decided_something_is_part_of_it(parsed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     write("a.py", STALE)
     other = write("helper.py", "one = 1\n")
-    original = lint.look_at
+    original = linter.look_at
 
-    def with_dependency(job: Job, data: bytes, timeline: object) -> lint.Look:
+    def with_dependency(job: Job, data: bytes, timeline: object) -> linter.Look:
         look = original(job, data, timeline)  # type: ignore[arg-type]
-        return lint.Look(look.source, look.regions, look.faults, (str(other.resolve()), "/nowhere/gone.py"))
+        return linter.Look(look.source, look.regions, look.faults, (str(other.resolve()), "/nowhere/gone.py"))
 
-    monkeypatch.setattr(lint, "look_at", with_dependency)
+    monkeypatch.setattr(linter, "look_at", with_dependency)
     run()
     run()
     assert len(parsed) == 1
@@ -256,15 +257,15 @@ def test_entries_of_other_settings_are_kept_up_to_a_limit(monkeypatch: pytest.Mo
 
 
 def test_what_the_screen_said_is_kept_for_the_content(monkeypatch: pytest.MonkeyPatch, parsed: list[str]) -> None:
-    monkeypatch.setattr(engine, "REMEMBERED_FILES", 1)
+    monkeypatch.setattr(runs, "REMEMBERED_FILES", 1)
     asked: list[bytes] = []
-    original = engine.screen_bytes
+    original = runs.screen_bytes
 
     def note(data: bytes, *rest: Any) -> str:
         asked.append(data)
         return original(data, *rest)
 
-    monkeypatch.setattr(engine, "screen_bytes", note)
+    monkeypatch.setattr(runs, "screen_bytes", note)
     write("a.py", STALE)
     write("b.py", "x = 1\n")
     write("c.py", "x = 1  # kvlint: ignore[KV204]\n")
@@ -315,7 +316,7 @@ def test_a_check_that_the_generated_words_lack_is_asked_itself(monkeypatch: pyte
 def test_examples_in_which_nothing_can_be_found_are_not_read(tmp_path: Path) -> None:
     """An example is screened by its own words; one with a comment of ours is read in any case."""
     from kvlint.jobs import Job
-    from kvlint.lint import worth_reading
+    from kvlint.linter import worth_reading
     from kvlint.timeline import the_timeline
 
     timeline = the_timeline()

@@ -16,20 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlint import suppression
-from kvlint.diagnostics import Diagnostic, Placer
+from kvlint.diagnostics import Diagnostic, FileSpan, Placer, SourceLine, document_place, document_starts
 from kvlint.findings import Category, Finding
 from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
+from kvlint.grouping import grouped
 from kvlint.jobs import Fault, FixRequest, Job, Result
 from kvlint.roots import find_root
 from kvlint.screen import candidates
 from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION
-from kvlint.source import PROSE, EditError, Region, Source, SourceError, apply_region_edits
+from kvlint.source import PROSE, EditError, Region, Skipped, Source, SourceError, apply_region_edits
 from kvlint.source import parse as parse_source
 from kvlint.timeline import the_timeline
 
 if TYPE_CHECKING:
     from kvlint.analysis.facts import Facts
+    from kvlint.analysis.joint import Joint
     from kvlint.analysis.project import Project
     from kvlint.timeline import Timeline
 
@@ -176,9 +178,13 @@ def look_at(job: Job, data: bytes, timeline: Timeline) -> Look:
 
 def worth_reading(job: Job, text: str) -> bool:
     """True where one of the rules could fire on the examples in a docstring, or a comment there speaks to kvlint."""
+    return suppression.mentions(text.encode("utf-8", "replace")) or may_fire(job, text)
+
+
+def may_fire(job: Job, text: str) -> bool:
+    """True where one of the rules could fire on a piece of the file."""
     data = text.encode("utf-8", "replace")
-    releases = len(the_timeline().releases)
-    return suppression.mentions(data) or bool(candidates(data, job.triggered, "x.md", job.target.bits, releases))
+    return bool(candidates(data, job.triggered, "x.md", job.target.bits, len(the_timeline().releases)))
 
 
 def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str = "") -> Found:
@@ -186,7 +192,9 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
     from kvlint.analysis import analyse
 
     try:
-        facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
+        facts = joint_facts(job, region, path, timeline)
+        if facts is None:
+            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
     except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)
@@ -202,6 +210,51 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
         facts.let_go()
 
 
+@dataclass(slots=True)
+class Shelf:
+    """The modules that were walked together last, for the next file of their cluster."""
+
+    key: str = ""
+    joint: Joint | None = None
+
+
+@lru_cache(maxsize=1)
+def shelf() -> Shelf:
+    """The one of this process."""
+    return Shelf()
+
+
+def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Facts | None:
+    """The facts of a module that was walked together with those around it; None for a region that stands alone."""
+    around = job.surroundings.around
+    alone = len(around) < 2 and not job.surroundings.places and not job.surroundings.own
+    if region.kind != "module" or alone:
+        return None
+    from kvlint.analysis.joint import Joint
+
+    texts = {other: region.text if other == job.path else text_of(other) for other in around}
+    words = [f"{job.target.bits:x}", repr(job.surroundings)]
+    words += [f"{other} {len(text)} {digest(text.encode('utf-8', 'replace'))}" for other, text in texts.items()]
+    key = digest("\n".join(words).encode("utf-8", "surrogateescape"))
+    held = shelf()
+    if held.key != key or held.joint is None:
+        if held.joint is not None:
+            held.joint.let_go()
+        held.joint = None
+        held.joint = Joint(texts, job.surroundings, job.target, root_of(path.parent), timeline)
+        held.key = key
+    return held.joint.facts(path)
+
+
+def text_of(path: str) -> str:
+    """The source of another module of the project; empty where it cannot be read."""
+    try:
+        source = parse_source(Path(path), Path(path).read_bytes(), docstrings=False)
+    except OSError:
+        return ""
+    return next((region.text for region in source.regions if region.kind == "module"), "")
+
+
 def beside(job: Job, path: Path, region: Region) -> frozenset[str]:
     """The rules that are not selected and that could fire on the region: what they find may stand against a fix."""
     from kvlint.checks import modules
@@ -214,13 +267,14 @@ def beside(job: Job, path: Path, region: Region) -> frozenset[str]:
     return candidates(data, others, path.name, job.target.bits, len(the_timeline().releases)) if others else others
 
 
-def checked(job: Job, facts: Facts, others: frozenset[str]) -> Found:
+def checked(job: Job, facts: Facts, beside: frozenset[str]) -> Found:
     """What the checks find in the facts of a region; where one of them fails, what the others do."""
     from kvlint import checks
 
-    dependencies = tuple(str(dependency) for dependency in facts.dependencies)
+    others = (other for other in job.surroundings.around if other != job.path)
+    dependencies = (*(str(dependency) for dependency in facts.dependencies), *others)
     try:
-        return Found(checks.findings(facts, job.triggered, job.with_fixes, others), (), dependencies)
+        return Found(checks.findings(facts, job.triggered, job.with_fixes, beside), (), dependencies)
     except (RecursionError, MemoryError) as problem:
         finding = finding_of_kv000(0, 0, too_much(problem))
         return Found((finding,) if SYNTAX_ERROR[0] in job.codes else (), (), dependencies, complete=False)
@@ -378,10 +432,15 @@ def place_all(job: Job, look: Look, timeline: Timeline) -> list[Diagnostic]:
     placed = []
     if SYNTAX_ERROR[0] in job.codes:
         placed += [source_error(job.shown, problem) for problem in look.source.errors]
+        placed += [
+            skipped_block(job.shown, look.source, block)
+            for block in look.source.skipped
+            if block.text and may_fire(job, block.text)
+        ]
     for item in look.regions:
         if item.kept:
             placer = Placer.of(job.shown, look.source, item.region, timeline.ranges)
-            placed += [placer.place(finding) for finding in item.kept]
+            placed += [placer.place(head, others) for head, others in grouped(item.kept, job.path)]
     return placed
 
 
@@ -429,6 +488,24 @@ def source_error(shown: str, problem: SourceError) -> Diagnostic:
     return Diagnostic(
         code, name, Category.META, shown, line, column, line, column, None, problem.message, "", (), None, None, ()
     )
+
+
+def skipped_block(shown: str, source: Source, block: Skipped) -> Diagnostic:
+    """KV000, undecided, for a cell or an example that may use a cache and is no Python that can be parsed."""
+    code, name = SYNTAX_ERROR
+    line, cell = block.line.number, block.line.cell
+    first = block.text.split("\n", 1)[0]
+    in_file = None
+    if cell is not None:
+        place = document_place(document_starts(source.text), block.offset)
+        in_file = FileSpan(*place, *place)
+    what = "cell" if cell is not None else "example"
+    message = f"this {what} cannot be parsed as Python, so nothing in it was checked"
+    column = len(first) - len(first.lstrip()) + 1
+    end = max(len(first.rstrip()) + 1, column)
+    where = (line, column, line, end, cell)
+    snippet = (SourceLine(line, first),)
+    return Diagnostic(code, name, Category.UNDECIDED, shown, *where, message, "", (), None, None, snippet, (), in_file)
 
 
 def unreadable(job: Job, message: str, data: bytes = b"") -> Result:

@@ -7,15 +7,17 @@ the result cache or linted, in worker processes where there is enough of it to p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kvlint.config import Settings
 from kvlint.discovery import FoundFile
+from kvlint.engine.index import Index, copy_around, version_of_copy
+from kvlint.engine.units import ALONE, Surroundings
 from kvlint.fingerprint import digest
-from kvlint.roots import project_root
+from kvlint.roots import code_root, project_root
 from kvlint.screen import PYTHON
 from kvlint.selection import UNUSED_SUPPRESSION
 from kvlint.triggers import table
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from kvlint.cache import Cache
     from kvlint.findings import Applicability
     from kvlint.jobs import Job, Result
+    from kvlint.progress import Progress
     from kvlint.releases import ReleaseSet
     from kvlint.targets import Target
 
@@ -37,7 +40,7 @@ class Options:
     """What a run does, beyond the settings of its files.
 
     *allowed* are the fixes to apply (none: lint only). *cache_folder* "" is the platform's; *environment* is where
-    ``--target installed`` looks.
+    ``--target installed`` looks. *isolated_files*: each file is looked at as if there were no others.
     """
 
     cwd: str
@@ -48,6 +51,7 @@ class Options:
     with_fixes: bool = True
     jobs: int = 0
     environment: str | None = None
+    isolated_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,11 @@ class Run:
     files: int
     notices: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
+
+    @property
+    def checked_for(self) -> tuple[str, ...]:
+        """The releases that files were checked for, with what said so; empty where no file held a word of interest."""
+        return tuple(sorted({f"{target.text} ({target.source})" for target in self.targets}))
 
 
 @dataclass(slots=True)
@@ -86,7 +95,7 @@ class Targets:
 
         key = self._key(settings, folder)
         if key not in self.known:
-            root = project_root(folder)
+            root = root_for(settings, folder)
             self.known[key] = resolve(
                 settings.target, the_timeline(), root, self.options.environment, settings.target_from
             )
@@ -97,8 +106,7 @@ class Targets:
         return self._key(settings, folder) in self.known
 
     def _key(self, settings: Settings, folder: str) -> tuple[str, str | None]:
-        near = settings.target.strip().lower() in ("", "installed", "project")
-        return (settings.target, project_root(folder) if near else None)
+        return (settings.target, root_for(settings, folder))
 
     def timeline_length(self) -> int:
         """The number of releases that the timeline knows."""
@@ -107,14 +115,28 @@ class Targets:
         return len(the_timeline().releases)
 
 
+def root_for(settings: Settings, folder: str) -> str | None:
+    """The folder whose environment or requirements decide the target; None where neither does."""
+    word = settings.target.strip().lower()
+    if word == "installed":
+        return project_root(folder)
+    if word in ("", "project"):
+        from kvlint.targets import requiring_folder
+
+        return requiring_folder(folder)
+    return None
+
+
 def shown_path(path: str, cwd: str) -> str:
     """*path* as reports name it: relative to *cwd* when below it, always with ``/``."""
     prefix = cwd if cwd.endswith(os.sep) else cwd + os.sep
     return (path[len(prefix) :] if path.startswith(prefix) else path).replace(os.sep, "/")
 
 
-def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None) -> Run:
-    """Lints *files*; with *stdin* the one file's bytes are those.
+def run(
+    files: Sequence[FoundFile], options: Options, stdin: bytes | None = None, progress: Progress | None = None
+) -> Run:
+    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done.
 
     Raises UsageProblem for a target that means nothing.
     """
@@ -122,24 +144,40 @@ def run(files: Sequence[FoundFile], options: Options, stdin: bytes | None = None
     stores = Stores(options)
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     targets = Targets(options)
+    triggers: dict[tuple[str, ...], frozenset[str]] = {}
+    index = Index({files[0].path: stdin} if stdin is not None and files else {})
+
+    def keep(result: Result | None) -> None:
+        if result is not None:
+            results.append(result)
+        if progress is not None:
+            progress.file(len(result.diagnostics) if result is not None else 0)
 
     def candidates() -> Iterator[tuple[Job, int]]:
         """What has to be linted, while the rest is still being read."""
         for file in files:
             outcome = screen(file, options, targets, stdin, remember)
+            around = surroundings_of(index, file.path) if not options.isolated_files else ALONE
+            if len(around.around) > 1 and (outcome is None or isinstance(outcome, Candidate)):
+                outcome = joined(outcome, file, options, targets, around.around, stdin, triggers)
             if isinstance(outcome, Candidate):
                 target = targets.of(file.settings, os.path.dirname(file.path))
-                job = make_job(outcome, options, target.releases)
+                releases = in_copy(file.path, target.releases)
+                if not releases:
+                    continue
+                job = make_job(outcome, options, releases)
+                job = replace(job, surroundings=around)
                 hit = stores.result(job, outcome.digest)
                 if hit is None or needs_fixing(job, hit):
                     yield job, outcome.size
                 else:
-                    results.append(hit)
-            elif outcome is not None:
-                results.append(outcome)
+                    keep(hit)
+            else:
+                keep(outcome)
 
-    for job, result in execute(candidates(), options.jobs):
-        results.append(result)
+    jobs = candidates() if options.isolated_files else clustered(candidates())
+    for job, result in execute(jobs, options.jobs):
+        keep(result)
         stores.keep(job, result)
     notices = tuple(target.note for target in targets.known.values() if target.note)[:1]
     stores.save()
@@ -163,7 +201,7 @@ def screen(
                 data = handle.read()
         except OSError as problem:
             from kvlint.jobs import Job
-            from kvlint.lint import unreadable
+            from kvlint.linter import unreadable
             from kvlint.releases import NO_RELEASE
 
             job = Job(file.path, shown_path(file.path, options.cwd), codes, frozenset(), NO_RELEASE)
@@ -245,6 +283,78 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
         with_fixes=options.with_fixes,
         data=candidate.data,
     )
+
+
+def in_copy(path: str, releases: ReleaseSet) -> ReleaseSet:
+    """The releases out of *releases* for which a file is judged: a copy of transformers inside of a project goes with
+    itself, so that only what it says it is counts."""
+    folder = os.path.dirname(path)
+    package = copy_around(folder, code_root(folder))
+    if not package:
+        return releases
+    from kvlint.releases import NO_RELEASE, ReleaseSet
+    from kvlint.timeline import the_timeline
+
+    known = the_timeline().releases
+    version = version_of_copy(package)
+    return releases & ReleaseSet.of(known.index(version)) if version in known else NO_RELEASE
+
+
+def joined(
+    outcome: Candidate | None,
+    file: FoundFile,
+    options: Options,
+    targets: Targets,
+    around: tuple[str, ...],
+    stdin: bytes | None,
+    known: dict[tuple[str, ...], frozenset[str]],
+) -> Candidate | None:
+    """The outcome of the screen for a file that is walked together with others: their words count as its own.
+
+    *known* is what has been triggered by clusters so far.
+    """
+    codes, asked = file.settings.codes_for(file.path)
+    codes = in_use(codes, asked)
+    if around not in known:
+        together = b"\n".join(read_bytes(other) if other != file.path or stdin is None else stdin for other in around)
+        known[around] = frozenset(screen_bytes(together, file, codes, options, targets).split())
+    triggered = known[around] & codes
+    if outcome is not None:
+        return replace(outcome, triggered=outcome.triggered | triggered)
+    if not triggered:
+        return None
+    data = stdin if stdin is not None else read_bytes(file.path)
+    return Candidate(file, codes, triggered, stdin, len(data), digest(data))
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file; empty where it cannot be read."""
+    try:
+        with open(path, "rb", buffering=0) as handle:
+            return handle.read()
+    except OSError:
+        return b""
+
+
+def surroundings_of(index: Index, path: str) -> Surroundings:
+    """What the project of a file says about it."""
+    if not path.endswith(PYTHON):
+        return ALONE
+    project = index.project(code_root(os.path.dirname(path)))
+    return project.surroundings(path) if path in project.units else ALONE
+
+
+def clustered(jobs: Iterable[tuple[Job, int]]) -> Iterator[tuple[Job, int]]:
+    """The jobs with those of one cluster behind each other."""
+    waiting: dict[tuple[str, ...], list[tuple[Job, int]]] = {}
+    for job, size in jobs:
+        around = job.surroundings.around
+        if len(around) < 2:
+            yield job, size
+        else:
+            waiting.setdefault(around, []).append((job, size))
+    for together in waiting.values():
+        yield from together
 
 
 @dataclass(slots=True)

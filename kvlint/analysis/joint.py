@@ -1,0 +1,99 @@
+"""Several modules of a project walked together, so that what one passes, stores or returns is known in the others.
+
+The modules share nothing but the functions and classes that they import from each other: a call teaches the parameters of
+a function wherever it stands, and the functions that were taught something are walked again, until nothing is new.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+from kvlint.analysis.evaluate import Walk
+from kvlint.analysis.facts import Facts
+from kvlint.analysis.project import Project
+from kvlint.analysis.scopes import FunctionInfo
+from kvlint.engine.units import Place, Surroundings
+from kvlint.releases import ReleaseSet
+from kvlint.timeline import Timeline
+
+MAX_ROUNDS = 6
+"""Rounds of walking again: what is known travels through so many calls at least."""
+
+
+class Joint:
+    """The walks over the modules of a cluster. *texts* are their sources by path; those that do not parse are left out."""
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        surroundings: Surroundings,
+        target: ReleaseSet,
+        root: Path | None,
+        timeline: Timeline,
+    ) -> None:
+        project = Project(root)
+        self.walks: dict[Path, Walk] = {}
+        self._begun: set[Path] = set()
+        names: set[str] = set()
+        for name, text in texts.items():
+            tree = parsed(text)
+            if tree is not None:
+                path = Path(name)
+                walk = Walk(text, tree, path, target, project, timeline)
+                walk.join(self, surroundings, names)
+                self.walks[path] = walk
+        self._run()
+
+    def facts(self, path: Path) -> Facts | None:
+        """The facts of one of the modules; None for one that is not among them."""
+        walk = self.walks.get(path)
+        return walk.facts("module", apart=False) if walk is not None else None
+
+    def let_go(self) -> None:
+        """Forgets everything; nothing may be asked of the facts that were handed out afterwards."""
+        for walk in self.walks.values():
+            walk.let_go()
+        self.walks.clear()
+
+    def module(self, path: Path) -> Walk | None:
+        """The walk over a module of the cluster, of which the statements have been walked; None for any other."""
+        walk = self.walks.get(path)
+        if walk is not None and path not in self._begun:
+            self._begun.add(path)
+            walk.survey_imports()
+            walk.run_module()
+        return walk
+
+    def placed(self, place: Place) -> FunctionInfo | None:
+        """The function that a place is about, where its module is among these."""
+        walk = self.module(Path(place.value[0]))
+        return walk.function_at(place.line) if walk is not None else None
+
+    def _run(self) -> None:
+        walks = list(self.walks.values())
+        for path in self.walks:
+            self.module(path)
+        for walk in walks:
+            walk.walk_speaking()
+        for _ in range(MAX_ROUNDS):
+            changed: set[tuple[str, object]] = set()
+            for walk in walks:
+                changed |= walk.changed
+                walk.changed = set()
+            if not sum([walk.walk_again(changed) for walk in walks]):
+                break
+        for walk in walks:
+            walk.narrow_private_functions()
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The syntax tree of a module; None where it cannot be parsed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -1,0 +1,178 @@
+"""What code makes of the result of an attention module or a decoder layer of transformers that it calls itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvlint.analysis.facts import CallUse, Facts, Place
+from kvlint.analysis.nodes import walk
+from kvlint.analysis.values import Instance, LocalFunction, Member, Model, SuperObject, Symbol, of_type
+from kvlint.behaviour import attention_families, layer_tensors, releases_of
+from kvlint.checks.absent_values import place_at
+from kvlint.checks.bindings import position, tree_of
+from kvlint.releases import NO_RELEASE, ReleaseSet
+
+CALLS = ("forward", "__call__")
+
+
+@dataclass(frozen=True, slots=True)
+class WrongResult:
+    """A use of a result that is not what the part returns. *outcome* is an exception, or "" where nothing raises."""
+
+    node: ast.AST
+    place: Place
+    life: ReleaseSet
+    says: str
+    outcome: str
+    role: str
+
+
+def wrong_results(facts: Facts) -> Iterator[WrongResult]:
+    """Uses of the results of library parts that do not fit what these return."""
+    if facts.in_transformers or facts.foreign_engine:
+        return
+    replaced = replaced_kinds(facts)
+    for use in facts.calls:
+        cls = called_class(facts, use)
+        if not cls:
+            continue
+        role = facts.timeline.class_kind(facts.timeline.canonical(cls) or cls)
+        short = cls.rpartition(".")[2]
+        if role == "attention" and "attention" not in replaced:
+            yield from attention_result(facts, use, short, returns_two(facts, [cls]))
+        elif role == "layer" and "layer" not in replaced:
+            releases = layer_tensors().get(short)
+            if releases:
+                yield from layer_result(facts, use, short, facts.timeline.matching(releases))
+
+
+def called_class(facts: Facts, use: CallUse) -> str:
+    """The one class of transformers whose ``forward`` a call runs; "" where it may be another, or code of the project."""
+    found: set[str] = set()
+    for atom in use.callee:
+        if isinstance(atom, Member) and atom.name in CALLS:
+            if isinstance(atom.of, SuperObject) and any(
+                "forward" in info.methods for info in atom.of.info.ancestors()[1:]
+            ):
+                return ""
+            atom = atom.of
+        if isinstance(atom, Model) and atom.role in ("layer", "attention"):
+            found.add(atom.cls)
+        elif isinstance(atom, SuperObject) or (isinstance(atom, Instance) and atom.info.method("forward") is None):
+            if not atom.info.bases_known():
+                return ""
+            kinds = [base for base in atom.info.foreign_bases() if is_part(facts, base)]
+            found.add(kinds[0] if len(kinds) == 1 else "")
+        else:
+            return ""
+    return found.pop() if len(found) == 1 else ""
+
+
+def is_part(facts: Facts, qualified: str) -> bool:
+    return facts.timeline.class_kind(facts.timeline.canonical(qualified) or qualified) in ("layer", "attention")
+
+
+def replaced_kinds(facts: Facts) -> set[str]:
+    """Kinds of parts of transformers whose ``forward`` the file replaces: they return what the replacement does."""
+    found: set[str] = set()
+    for use in facts.attributes:
+        if use.action == "store" and use.name == "forward" and any(of_type(use.assigned, LocalFunction)):
+            for symbol in of_type(use.value, Symbol):
+                found.add(facts.timeline.class_kind(facts.timeline.canonical(symbol.name) or symbol.name) or "")
+    return found
+
+
+def returns_two(facts: Facts, names: list[str]) -> ReleaseSet:
+    """Releases on which attention modules of these classes return two outputs, and layers unpack two."""
+    families = attention_families()
+    named = [base.split(".")[2] for base in names if base.startswith("transformers.models.") and base.count(".") >= 4]
+    if any(family in families.other for family in named):
+        return NO_RELEASE
+    if any(family in families.early for family in named):
+        return releases_of(facts.timeline, "attention-two-outputs-early")
+    return releases_of(facts.timeline, "attention-two-outputs")
+
+
+def attention_result(facts: Facts, use: CallUse, short: str, life: ReleaseSet) -> Iterator[WrongResult]:
+    """``out, weights, past = self.attn(...)`` and ``self.attn(...)[2]``."""
+    target = unpacked_into(use)
+    if target is not None and len(target.elts) == 3 and not any(isinstance(item, ast.Starred) for item in target.elts):
+        says = f"`{short}` returns two outputs {{when}}, and three are unpacked"
+        yield WrongResult(target, use.place, life, says, "ValueError", "attention")
+        return
+    for node in items_of(facts, use):
+        index = index_of(node)
+        if index == 2:
+            says = f"`{short}` returns two outputs {{when}}, and the third is asked for"
+            yield WrongResult(node, place_at(facts, node, use.place), life, says, "IndexError", "attention")
+            return
+
+
+def layer_result(facts: Facts, use: CallUse, short: str, life: ReleaseSet) -> Iterator[WrongResult]:
+    """``layer(...)[0]``, ``outputs[-1]``, ``states, past = layer(...)`` of a layer that returns a tensor."""
+    target = unpacked_into(use)
+    if target is not None:
+        says = f"`{short}` returns the hidden states alone {{when}}: unpacking takes the rows of the batch apart"
+        yield WrongResult(target, use.place, life, says, "ValueError", "layer")
+        return
+    for node in items_of(facts, use):
+        place = place_at(facts, node, use.place)
+        if isinstance(node.slice, ast.Slice):
+            parent = tree_of(facts).parent(node)
+            if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add):
+                says = f"`{short}` returns the hidden states alone {{when}}, a tensor that no tuple can be added to"
+                yield WrongResult(node, place, life, says, "TypeError", "layer")
+                return
+        elif index_of(node) is not None:
+            says = f"`{short}` returns the hidden states alone {{when}}: this is a row of the batch, not an output"
+            yield WrongResult(node, place, life, says, "", "layer")
+            return
+
+
+def unpacked_into(use: CallUse) -> ast.Tuple | ast.List | None:
+    """The targets into which the result of a call is unpacked at once."""
+    parent = use.parent
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and parent.value is use.node:
+        target = parent.targets[0]
+        return target if isinstance(target, (ast.Tuple, ast.List)) else None
+    return None
+
+
+def items_of(facts: Facts, use: CallUse) -> list[ast.Subscript]:
+    """Subscripts of the result, at once or through the name it is put into, which holds nothing else and is never asked
+    what it is."""
+    parent = use.parent
+    if isinstance(parent, ast.Subscript) and parent.value is use.node:
+        return [parent]
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
+        return []
+    name, scope = parent.targets[0].id, tree_of(facts).scope_of(use.node)
+    if len(scope.bindings.get(name, ())) != 1:
+        return []
+    found: list[ast.Subscript] = []
+    for node in scope.nodes:
+        if isinstance(node, ast.Call) and asks_kind(node, name):
+            return []
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == name:
+            found.append(node)
+    return sorted((node for node in found if position(node) > position(parent)), key=position)
+
+
+def asks_kind(node: ast.Call, name: str) -> bool:
+    """``isinstance(name, tuple)``, ``torch.is_tensor(name)``, ``len(name)``, ``type(name)``."""
+    word = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return word in ("isinstance", "is_tensor", "len", "type", "hasattr") and any(
+        isinstance(item, ast.Name) and item.id == name for argument in node.args[:1] for item in walk(argument)
+    )
+
+
+def index_of(node: ast.Subscript) -> int | None:
+    """The constant index of a subscript."""
+    index = node.slice
+    if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub) and isinstance(index.operand, ast.Constant):
+        value = index.operand.value
+        return -value if isinstance(value, int) else None
+    value = index.value if isinstance(index, ast.Constant) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

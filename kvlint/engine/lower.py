@@ -1,0 +1,301 @@
+"""From a module's syntax tree to its unit: what it defines, imports, holds, calls and installs.
+
+One pass; nothing is resolved here. Conditions around a statement are remembered only by the names and strings in them,
+for the places that a condition picks (``if isinstance(module, LlamaAttention): module.forward = ...``).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from kvlint.engine.units import UNKNOWN_SHAPE, ClassHead, FunctionHead, Import, Put, Shape, Unit
+
+SPEAKS = re.compile(r"(?i)past|cache|key_value|kv|present|hidden_states|input_ids")
+GIVEN = re.compile(r"(?i)past|cache|key_value|kv|present|out(put)?s?$|pairs|memory")
+PREPARE = "prepare_inputs_for_generation"
+BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
+REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+TRIES: tuple[type[ast.Try], ...] = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
+
+
+def lower(path: str, text: str, tree: ast.Module) -> Unit:
+    """The unit of the module at *path*."""
+    lowering = Lowering(text)
+    lowering.block(tree.body)
+    return Unit(
+        path,
+        tuple(lowering.functions),
+        tuple(lowering.classes),
+        tuple(lowering.imports),
+        tuple(lowering.stars),
+        tuple(lowering.aliases),
+        tuple(lowering.puts),
+        frozenset(lowering.called),
+        frozenset(lowering.given),
+        len(text),
+    )
+
+
+def dotted(node: ast.AST) -> str:
+    """``a.b.c`` of a name or attribute chain; "" for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def shape(node: ast.AST | None) -> Shape:
+    """What an expression stands for, as far as names say."""
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        name = dotted(node)
+        return ("name", name) if name else UNKNOWN_SHAPE
+    if isinstance(node, ast.Call):
+        name = dotted(node.func)
+        last = name.rpartition(".")[2]
+        if last == "__get__":
+            return ("bound", name.rpartition(".")[0])
+        if last in BINDERS and node.args:
+            inner = shape(node.args[0])
+            return ("bound", inner[1]) if inner[0] in ("name", "bound") else inner
+        if last in ("staticmethod", "classmethod") and node.args:
+            return shape(node.args[0])
+        return ("made", name) if name else UNKNOWN_SHAPE
+    if isinstance(node, ast.IfExp):
+        first, second = shape(node.body), shape(node.orelse)
+        return first if first != UNKNOWN_SHAPE else second
+    return UNKNOWN_SHAPE
+
+
+def text_of(node: ast.expr) -> str:
+    """The string that a constant is; "" for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def speaks(node: ast.AST) -> bool:
+    """True where an argument is called like something that has to do with caches, or given under such a name."""
+    for item in ast.walk(node):
+        if isinstance(item, (ast.Name, ast.Attribute, ast.keyword)):
+            name = item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else item.arg
+            if name is not None and GIVEN.search(name):
+                return True
+    return False
+
+
+def made_in(value: ast.expr) -> list[str]:
+    """The names that are called in an expression: ``nn.ModuleList([Layer(config) for _ in range(n)])`` makes layers."""
+    called = [dotted(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return list(dict.fromkeys(name for name in called if name))
+
+
+def words_of(test: ast.AST) -> tuple[str, ...]:
+    """The dotted names and the identifiers in strings of a condition."""
+    found: list[str] = []
+    for node in ast.walk(test):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            found.append(f'"{node.value}"')
+        elif isinstance(node, (ast.Name, ast.Attribute)):
+            name = dotted(node)
+            if name:
+                found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
+class Lowering:
+    """The state of the pass: the scope it stands in, the conditions around it, what was found."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self.functions: list[FunctionHead] = []
+        self.classes: list[ClassHead] = []
+        self.imports: list[tuple[str, Import]] = []
+        self.stars: list[Import] = []
+        self.aliases: list[tuple[str, Shape]] = []
+        self.puts: list[Put] = []
+        self.called: set[str] = set()
+        self.given: set[str] = set()
+        self._scope = ""
+        self._function = ""
+        self._owner = ""
+        self._attributes: list[tuple[str, Shape]] | None = None
+        self._returns: list[Shape] = []
+        self._keys: dict[str, None] = {}
+        self._asked: tuple[str, ...] = ()
+
+    def block(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, node: ast.stmt) -> None:
+        if isinstance(node, FUNCTIONS):
+            self._define_function(node)
+        elif isinstance(node, ast.ClassDef):
+            self._define_class(node)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._import(node)
+        elif isinstance(node, (ast.If, ast.While)):
+            self._expression(node.test)
+            self._conditional(node.test, node.body)
+            self.block(node.orelse)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            self._expression(node.iter)
+            self.block([*node.body, *node.orelse])
+        elif isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                self._expression(item.context_expr)
+            self.block(node.body)
+        elif isinstance(node, TRIES):
+            self.block(node.body)
+            for handler in node.handlers:
+                self.block(handler.body)
+            self.block([*node.orelse, *node.finalbody])
+        elif isinstance(node, ast.Match):
+            self._expression(node.subject)
+            for case in node.cases:
+                self.block(case.body)
+        else:
+            self._simple(node)
+
+    def _conditional(self, test: ast.expr, body: list[ast.stmt]) -> None:
+        outer = self._asked
+        self._asked = (*outer, *words_of(test))
+        self.block(body)
+        self._asked = outer
+
+    def _simple(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Return):
+            if self._function and node.value is not None:
+                self._returns.append(shape(node.value))
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                self._assign(target, node.value)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._expression(child)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        made = shape(value)
+        if isinstance(target, ast.Name):
+            if isinstance(value, ast.Dict):
+                self._table(value)
+            if self._attributes is not None and not self._function:
+                self._attributes.append((target.id, made))
+            elif made != UNKNOWN_SHAPE:
+                key = f"{self._scope}.{target.id}" if self._scope else target.id
+                self.aliases.append((key, made))
+        elif isinstance(target, ast.Attribute):
+            holder = dotted(target.value)
+            if holder == "self" and self._attributes is not None:
+                self._attributes.append((target.attr, made))
+                self._attributes += [(target.attr, ("made", name)) for name in made_in(value)]
+            self._put("attribute", holder, target.attr, made, target)
+        elif isinstance(target, ast.Subscript):
+            holder = dotted(target.value)
+            self._put("item", holder, text_of(target.slice), made, target)
+
+    def _put(self, how: str, target: str, member: str, value: Shape, node: ast.expr) -> None:
+        if value != UNKNOWN_SHAPE or (how in ("attribute", "setattr") and not target.startswith("self")):
+            line = node.lineno
+            self.puts.append(Put(how, target, member, value, line, self._scope, self._asked))
+
+    def _table(self, display: ast.Dict) -> None:
+        """``{A: {"forward": f}}`` and ``{A: B}``: what a loop may install."""
+        for key, value in zip(display.keys, display.values, strict=True):
+            holder = dotted(key) if key is not None else ""
+            if not holder:
+                continue
+            if isinstance(value, ast.Dict):
+                for name, inner in zip(value.keys, value.values, strict=True):
+                    if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                        self._put("table", holder, name.value, shape(inner), inner)
+            elif isinstance(value, ast.Name):
+                self._put("table", holder, "", shape(value), value)
+
+    def _expression(self, node: ast.AST) -> None:
+        for item in ast.walk(node):
+            if isinstance(item, ast.Call):
+                self._call(item)
+                self._keys.update((keyword.arg, None) for keyword in item.keywords if keyword.arg)
+            elif isinstance(item, ast.Dict):
+                keys = (key.value for key in item.keys if isinstance(key, ast.Constant))
+                self._keys.update((key, None) for key in keys if isinstance(key, str))
+            elif isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
+                if isinstance(item.slice, ast.Constant) and isinstance(item.slice.value, str):
+                    self._keys[item.slice.value] = None
+
+    def _call(self, node: ast.Call) -> None:
+        name = dotted(node.func)
+        last = node.func.attr if isinstance(node.func, ast.Attribute) else name
+        if last:
+            self.called.add(last)
+            if last not in self.given and any(map(speaks, (*node.args, *node.keywords))):
+                self.given.add(last)
+        if last == "setattr" and len(node.args) == 3:
+            self._put("setattr", dotted(node.args[0]), text_of(node.args[1]), shape(node.args[2]), node)
+        elif last in REGISTRARS and isinstance(node.func, ast.Attribute):
+            holder = dotted(node.func.value)
+            for item in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                if isinstance(item, ast.Dict):
+                    for part in item.values:
+                        self._put("call", holder, last, shape(part), node)
+                else:
+                    self._put("call", holder, last, shape(item), node)
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                bound = alias.asname or alias.name.split(".")[0]
+                module = alias.name if alias.asname else alias.name.split(".")[0]
+                self.imports.append((bound, Import(module, "", 0)))
+            elif alias.name == "*":
+                self.stars.append(Import(node.module or "", "", node.level))
+            else:
+                bound = alias.asname or alias.name
+                self.imports.append((bound, Import(node.module or "", alias.name, node.level)))
+
+    def _define_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for part in (*node.decorator_list, *node.args.defaults, *(item for item in node.args.kw_defaults if item)):
+            self._expression(part)
+        qualname = f"{self._scope}.{node.name}" if self._scope else node.name
+        outer = (self._scope, self._function, self._returns, self._asked, self._keys)
+        in_class = self._attributes is not None and not self._function
+        self._scope, self._function, self._returns, self._asked, self._keys = qualname, qualname, [], (), {}
+        place = len(self.functions)
+        self.block(node.body)
+        returns, keys = tuple(dict.fromkeys(self._returns)), tuple(self._keys)
+        self._scope, self._function, self._returns, self._asked, self._keys = outer
+        arguments = node.args
+        parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
+        self.functions.insert(
+            place,
+            FunctionHead(
+                node.name,
+                qualname,
+                node.lineno,
+                tuple(item.arg for item in parameters),
+                arguments.kwarg.arg if arguments.kwarg else "",
+                self._owner if in_class else "",
+                returns,
+                keys if node.name == PREPARE else (),
+                SPEAKS.search(text) is not None,
+            ),
+        )
+
+    def _define_class(self, node: ast.ClassDef) -> None:
+        for part in (*node.decorator_list, *node.bases, *(item.value for item in node.keywords)):
+            self._expression(part)
+        qualname = f"{self._scope}.{node.name}" if self._scope else node.name
+        outer = (self._scope, self._function, self._owner, self._attributes)
+        self._scope, self._function, self._owner, self._attributes = qualname, "", qualname, []
+        self.block(node.body)
+        attributes = tuple(dict.fromkeys(self._attributes or ()))
+        self._scope, self._function, self._owner, self._attributes = outer
+        bases = tuple(filter(None, (dotted(base) for base in node.bases)))
+        self.classes.append(ClassHead(node.name, qualname, node.lineno, bases, attributes))

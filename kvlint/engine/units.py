@@ -1,0 +1,127 @@
+"""What ``lower`` makes of a file: plain data that says who defines, imports, holds and installs what.
+
+Everything is strings, ints and tuples, so that a unit can be kept on disk and handed between processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Shape = tuple[str, ...]
+"""What an expression stands for, as far as names say:
+
+``("name", "a.b.c")`` a dotted name, ``("made", "a.B")`` what calling it gives, ``("bound", "f")`` a function bound to an
+object or filled in (``MethodType(f, m)``, ``f.__get__(m)``, ``partial(f)``), ``("?",)`` anything else.
+"""
+UNKNOWN_SHAPE: Shape = ("?",)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """``from <level dots><module> import <name> as <bound>``; *name* is empty for ``import module``."""
+
+    module: str
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionHead:
+    """The outside of a function. *speaks*: its body has a word of caches."""
+
+    name: str
+    qualname: str
+    line: int
+    parameters: tuple[str, ...]
+    kwarg: str
+    owner: str
+    """Qualified name of the class whose method it is; "" for a plain function."""
+    returns: tuple[Shape, ...] = ()
+    keys: tuple[str, ...] = ()
+    """Of ``prepare_inputs_for_generation``: the keys and keywords that it writes, from which ``forward`` is filled."""
+    speaks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClassHead:
+    """The outside of a class. *attributes* are those of its body whose value is a name, and what ``self`` is given."""
+
+    name: str
+    qualname: str
+    line: int
+    bases: tuple[str, ...]
+    attributes: tuple[tuple[str, Shape], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Something of the file is put somewhere: ``target.member = value``, in any spelling.
+
+    *target* is the dotted name it is put on, "" where that is no name. *asked* are the names and the strings by which
+    the conditions around it pick the target (``isinstance(m, LlamaAttention)``, ``type(m).__name__ == "LlamaAttention"``).
+    *how*: attribute, setattr, item (of a dict), call (a registry's or a hook's function, *member* is its name).
+    """
+
+    how: str
+    target: str
+    member: str
+    value: Shape
+    line: int
+    function: str
+    asked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One file, lowered. *names* are all identifiers of its code, *called* the last names of what it calls."""
+
+    path: str
+    functions: tuple[FunctionHead, ...] = ()
+    classes: tuple[ClassHead, ...] = ()
+    imports: tuple[tuple[str, Import], ...] = ()
+    stars: tuple[Import, ...] = ()
+    aliases: tuple[tuple[str, Shape], ...] = ()
+    """``name = shape`` at the top level, in order; a name bound twice stands twice."""
+    puts: tuple[Put, ...] = ()
+    called: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
+    """Of *called*: those that are given something whose name speaks of caches."""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A function or class of the project that stands where the library calls it.
+
+    *target* is the class of transformers whose *member* it is (``forward``), or the class that is replaced as a whole
+    (*member* is then empty). *value* is (path, qualified name), defined on *line*; *at* is the (path, line) that puts it
+    there. *by_library*: the code around its target is still the library's, so the library calls it.
+    """
+
+    target: str
+    member: str
+    value: tuple[str, str]
+    line: int
+    at: tuple[str, int]
+    how: str = field(default="attribute", compare=False)
+    by_library: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the project says about one file, for the analysis of it.
+
+    *around* are the files whose code decides with its own (itself among them, sorted): they are walked together.
+    *places* are those of functions and classes of these files. *own* are (path, qualified name) of classes whose methods
+    the project calls by itself and the library never does. *shims* are names that the project puts on the library's
+    caches, or on the modules that hold them, so that they exist there on every release.
+    """
+
+    around: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    own: tuple[tuple[str, str], ...] = ()
+    shims: tuple[str, ...] = ()
+
+
+ALONE = Surroundings()
+"""Nothing is known around a file."""
