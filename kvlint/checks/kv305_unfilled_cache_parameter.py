@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts, Place
@@ -19,6 +20,7 @@ from kvlint.checks.cache_parameters import (
     renaming_fix,
     translated_by_decorator,
 )
+from kvlint.checks.kv211_cache_as_decode_flag import cuts_to_last, drops_media
 from kvlint.checks.library_calls import (
     CACHE_PARAMETERS,
     LibraryCalled,
@@ -32,6 +34,7 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
 
 
+PART = re.compile(r"(?i)attn|attention|layer|block|mixer")
 BY_POSITION = frozenset({"GPT2Block", "DecisionTransformerGPT2Block", "ImageGPTBlock", "GPTBigCodeBlock", "GitLayer"})
 """Layers that their models give the cache as the second argument, whatever it is called (4.57.6 and 5.24.0, the
 ``modeling_*.py`` of gpt2, decision_transformer, imagegpt, gpt_bigcode and git)."""
@@ -121,12 +124,13 @@ class UnfilledCacheParameter(Check):
             role = hook_role(use)
             names, shown = kind_names(facts, role), "the hook" if info is None else info.name
             if place is not None:
-                yield from self._key_findings(facts, node, place, positional[position].arg, names, shown, role)
+                called = role if hooks_a_part(use) else "model"
+                yield from self._key_findings(facts, node, place, positional[position].arg, names, shown, called)
 
     def _key_findings(
         self,
         facts: Facts,
-        function: ast.AST,
+        function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         place: Place,
         kwargs: str,
         names: dict[str, ReleaseSet],
@@ -145,9 +149,11 @@ class UnfilledCacheParameter(Check):
         life = NO_RELEASE
         for name in passed:
             life |= names[name]
-        only_new = place.releases <= facts.timeline.keyword_of_kind("model", "cache")
-        # Users may hand the cache to a model under the old name, which a forward of the library translates.
-        applicability = Applicability.UNSAFE if role == "model" and only_new else Applicability.SAFE
+        # Anybody may hand the cache to a model under the old name, which a forward of the library translates.
+        only_new = role != "model" and place.releases <= facts.timeline.keyword_of_kind("model", "cache")
+        body: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+        wakes = role in ("model", "prepare") and any(cuts_to_last(node) or drops_media(node) for node in body)
+        applicability = Applicability.UNSAFE if wakes else Applicability.SAFE
         fix = keys_fix(facts, function, kwargs, applicability, only_new) if passed == ["cache"] else None
         for key, node, raises in keys:
             if key not in HOOK_KEYS:
@@ -278,6 +284,17 @@ def hook_role(use: CallUse) -> str:
         if isinstance(atom, Member) and isinstance(atom.of, Model):
             return atom.of.role
     return "attention"
+
+
+def hooks_a_part(use: CallUse) -> bool:
+    """True where the hook is put on a part of a model, which only its model calls; by its value, else by its name."""
+    for atom in use.callee:
+        if isinstance(atom, Member) and isinstance(atom.of, Model):
+            return atom.of.role != "model"
+    func = use.node.func
+    holder = func.value if isinstance(func, ast.Attribute) else func
+    name = holder.attr if isinstance(holder, ast.Attribute) else holder.id if isinstance(holder, ast.Name) else ""
+    return bool(PART.search(name))
 
 
 def calls_model_by_old_name(facts: Facts) -> bool:

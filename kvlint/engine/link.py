@@ -406,6 +406,8 @@ class Project:
             tuple(place for place in self.places if place.value[0] in inside),
             tuple(key for key in self.own_classes if key[0] in inside),
             self.shims,
+            tuple(sorted({word for other, unit in self.units.items() if other != path for word in unit.keywords})),
+            tuple(sorted({word for other, unit in self.units.items() if other != path for word in unit.taken})),
         )
 
     @cached_property
