@@ -134,9 +134,14 @@ def shown_path(path: str, cwd: str) -> str:
 
 
 def run(
-    files: Sequence[FoundFile], options: Options, stdin: bytes | None = None, progress: Progress | None = None
+    files: Sequence[FoundFile],
+    options: Options,
+    stdin: bytes | None = None,
+    progress: Progress | None = None,
+    index: Index | None = None,
 ) -> Run:
-    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done.
+    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done. *index*
+    is what is known of the projects already, for a caller that comes file by file.
 
     Raises UsageProblem for a target that means nothing.
     """
@@ -145,7 +150,7 @@ def run(
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     targets = Targets(options)
     triggers: dict[tuple[str, ...], frozenset[str]] = {}
-    index = Index({files[0].path: stdin} if stdin is not None and files else {})
+    index = index or Index({files[0].path: stdin} if stdin is not None and files else {})
 
     def keep(result: Result | None) -> None:
         if result is not None:

@@ -223,14 +223,19 @@ def test_renaming(before: str, after: str | None) -> None:
     assert fixed(before, NEW, codes=["KV305"]) == (before if after is None else after)
 
 
-def test_model_forward_is_renamed_only_on_demand_and_with_its_class() -> None:
+def test_a_model_forward_takes_both_names_and_its_class_is_changed_together() -> None:
     text = (
         MODEL
         + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None):\n        return past_key_values\n"
         "    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {{'past_key_values': past_key_values, 'n': {}}}\n"
     )
-    assert fixed(text.format(1), NEW, codes=["KV305"]) == text.format(1)
-    assert "past_key_values" not in fixed(text.format(1), NEW, unsafe=True, codes=["KV305"])
+    both = text.format(1).replace("ids, past_key_values=None)", "ids, past_key_values=None, cache=None)")
+    both = both.replace(
+        "        return past_key_values\n",
+        "        past_key_values = cache if cache is not None else past_key_values\n        return past_key_values\n",
+    ).replace("past_key_values=None, **kw", "cache=None, **kw")
+    both = both.replace("{'past_key_values': past_key_values,", "{'cache': cache,")
+    assert fixed(text.format(1), NEW, codes=["KV305"]) == both
     blocked = text.format("[cache for cache in ids]")
     assert fixed(blocked, NEW, unsafe=True, codes=["KV305"]) == blocked
 

@@ -143,8 +143,9 @@ def called_by_old_name(facts: Facts, item: LibraryCalled, old: str) -> bool:
     return False
 
 
-def only_handed_to_the_library(facts: Facts, item: LibraryCalled, name: str) -> bool:
-    """True where the parameter is nothing but an argument of calls into the library, which takes a cache there."""
+def treated_as_a_cache(facts: Facts, item: LibraryCalled, name: str) -> bool:
+    """True where the parameter is nothing but an argument of calls into the library, an object whose members are used, or
+    compared with None."""
     given: set[int] = set()
     for use in facts.calls:
         if use.place.function is item.info and any(
@@ -152,6 +153,11 @@ def only_handed_to_the_library(facts: Facts, item: LibraryCalled, name: str) -> 
             for atom in use.callee
         ):
             given |= {id(node) for node in use.node.args} | {id(keyword.value) for keyword in use.node.keywords}
+    for node in walk(item.info.node):
+        if isinstance(node, ast.Attribute):
+            given.add(id(node.value))
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            given.add(id(node.left))
     uses = [node for node in walk(item.info.node) if isinstance(node, ast.Name) and node.id == name]
     return bool(uses) and all(id(node) in given for node in uses)
 
@@ -349,10 +355,19 @@ def merging_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, passed: S
     text = "".join(f"{line}\n{indent}" for line in lines)
     edits.append(Edit(offset, offset, text))
     joined = " and ".join(f"`{name}`" for name in passed)
-    known = item.role != "model" or only_handed_to_the_library(facts, item, old)
+    refuses = function.args.kwarg is None or parameter in required_parameters(function)
+    known = item.role != "model" or refuses or treated_as_a_cache(facts, item, old)
     sure = known and not is_indexed(item.info, old)
     applicability = Applicability.SAFE if sure else Applicability.UNSAFE
     return Fix(f"Take {joined} as well as `{old}`", applicability, tuple(sorted(edits)))
+
+
+def required_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """The parameters without a default."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    named = [arg for arg, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None]
+    return positional[: len(positional) - len(arguments.defaults)] + named
 
 
 def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, str] | None:
