@@ -37,6 +37,8 @@ class Job:
     fix_docstrings: bool = False
     use_suppressions: bool = True
     with_fixes: bool = True
+    grouped: bool = True
+    """What comes from one defect is one finding; else every place is one."""
     data: bytes | None = None
     surroundings: Surroundings = ALONE
 

@@ -440,7 +440,8 @@ def place_all(job: Job, look: Look, timeline: Timeline) -> list[Diagnostic]:
     for item in look.regions:
         if item.kept:
             placer = Placer.of(job.shown, look.source, item.region, timeline.ranges)
-            placed += [placer.place(head, others) for head, others in grouped(item.kept, job.path)]
+            heads = grouped(item.kept, job.path) if job.grouped else ((finding, []) for finding in item.kept)
+            placed += [placer.place(head, others) for head, others in heads]
     return placed
 
 

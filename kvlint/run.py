@@ -49,6 +49,8 @@ class Options:
     cache_folder: str = ""
     use_suppressions: bool = True
     with_fixes: bool = True
+    grouped: bool = True
+    """As in `Job`."""
     jobs: int = 0
     environment: str | None = None
     isolated_files: bool = False
@@ -286,6 +288,7 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
         fix_docstrings=settings.fix_docstrings,
         use_suppressions=options.use_suppressions,
         with_fixes=options.with_fixes,
+        grouped=options.grouped,
         data=candidate.data,
     )
 

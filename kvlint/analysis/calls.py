@@ -9,7 +9,7 @@ from typing import Any
 
 from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
 from kvlint.analysis.facts import CallUse
-from kvlint.analysis.library import LOADERS, is_foreign_loader, is_own, is_torch_model_class
+from kvlint.analysis.library import LOADERS, is_foreign_loader, is_output_class, is_own, is_torch_model_class
 from kvlint.analysis.names import (
     CACHE_KEYWORDS,
     CACHE_OUTPUT_KEYS,
@@ -155,6 +155,12 @@ def hands_on(function: ast.expr, callee: Value) -> bool:
     return name in HANDS_ON and not any(isinstance(atom, (LocalFunction, LocalClass)) for atom in callee)
 
 
+def given_names(keywords: tuple[tuple[str, Value], ...]) -> set[str]:
+    """The names of keyword arguments, those of dicts that are unpacked among them."""
+    spread = {key for name, value in keywords if not name for atom in of_type(value, Mapping) for key, _ in atom.items}
+    return {name for name, _ in keywords if name} | spread
+
+
 class Calls(Expressions):
     """Evaluates calls."""
 
@@ -296,7 +302,7 @@ class Calls(Expressions):
             return self._call_class(atom.info, node, arguments, keywords)
         if isinstance(atom, Model):
             self.pass_to_places(atom, arguments, keywords)
-            return self._call_model(atom, node)
+            return self._call_model(atom, node, keywords)
         if isinstance(atom, Instance):
             method = atom.info.method("forward") or atom.info.method("__call__")
             if method is not None:
@@ -305,7 +311,7 @@ class Calls(Expressions):
                     return made
                 if not self.is_model_instance(atom.info):
                     return (Outside(),) if is_own(atom.info) else UNKNOWN
-            return self._call_model(Model(), node) if self.is_model_instance(atom.info) else UNKNOWN
+            return self._call_model(Model(), node, keywords) if self.is_model_instance(atom.info) else UNKNOWN
         if isinstance(atom, Outside):
             return (atom,)
         if isinstance(atom, Unknown):
@@ -374,7 +380,7 @@ class Calls(Expressions):
             helper = self.helper_truth(method, node, arguments, keywords)
             if helper is not None:
                 return helper
-        if name.startswith("transformers.") and self.timeline.class_kind(name) == "output":
+        if is_output_class(name):
             held = next((value for key, value in keywords if key in CACHE_OUTPUT_KEYS), ())
             return (ModelOutput("made", held=held),)
         if name in ("transformers.pipeline", "transformers.pipelines.pipeline"):
@@ -509,7 +515,7 @@ class Calls(Expressions):
             if name in GENERATION_HOOKS:
                 return (ModelKwargs(hook=True),)
             if name in ("forward", "__call__"):
-                return self._call_model(of, node)
+                return self._call_model(of, node, keywords)
             return UNKNOWN
         if isinstance(of, (ModelOutput, ModelKwargs, OutputDict, Mapping)) and name in ("get", "pop", "setdefault"):
             key = literal(arguments[0]) if arguments else None
@@ -534,7 +540,7 @@ class Calls(Expressions):
             return UNKNOWN
         if isinstance(of, SuperObject):
             if self.is_model_instance(of.info) and name in ("forward", "__call__"):
-                return self._call_model(Model(), node)
+                return self._call_model(Model(), node, keywords)
             if name in GENERATION_HOOKS and self.is_model_instance(of.info):
                 return (ModelKwargs(hook=True),)
             if name == "update" and self._is_cache_class_info(of.info):
@@ -600,7 +606,7 @@ class Calls(Expressions):
                 return found
         return None
 
-    def _call_model(self, model: Model, node: ast.Call) -> Value:
+    def _call_model(self, model: Model, node: ast.Call, keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
         if model.role == "layer":
             return UNKNOWN
         if model.role == "attention":
@@ -611,7 +617,7 @@ class Calls(Expressions):
         ):
             return UNKNOWN
         certainty = model.certainty
-        if certainty < Certainty.CONTEXT and any(item.arg in MODEL_CALL_KEYWORDS for item in node.keywords):
+        if certainty < Certainty.CONTEXT and MODEL_CALL_KEYWORDS & given_names(keywords):
             certainty = Certainty.CONTEXT
         return (ModelOutput("forward", certainty),)
 
@@ -782,7 +788,7 @@ class Calls(Expressions):
         if not any(isinstance(item, ast.Starred) for item in node.args):
             positional = [arg.arg for arg in (*info.node.args.posonlyargs, *info.node.args.args)]
             given = {**dict(zip(positional, arguments, strict=False)), **dict(keywords)}
-            verdict = self.version_verdict(info, given) if given or info.home is not self else None
+            verdict = self.version_verdict(info, given)
             if verdict is not None:
                 return verdict
             first = info.first_positional() if atom.bound or info.is_static else 0
@@ -804,7 +810,7 @@ class Calls(Expressions):
             merged = value if known is None else join(known, value)
             if merged != known:
                 info.arguments[name] = merged
-                if any(isinstance(atom, LESSONS) for atom in merged):
+                if any(isinstance(atom, LESSONS) for atom in merged) or (known is None and name in CACHE_KEYWORDS):
                     self.changed.add(("parameter", id(info.node)))
 
     changed: set[tuple[str, Any]]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvlint.analysis.annotations import Annotations
+from kvlint.analysis.callers import filled_by_prepare, uncalled
 from kvlint.analysis.calls import LESSONS, teaches
 from kvlint.analysis.expressions import ITERATED as CACHES
 from kvlint.analysis.expressions import holds
@@ -27,7 +28,6 @@ from kvlint.analysis.facts import (
     FunctionUse,
     ImportUse,
     ReturnUse,
-    by_line,
 )
 from kvlint.analysis.guards import is_question
 from kvlint.analysis.library import is_hook_owner, is_layer_class, is_own_module
@@ -41,8 +41,9 @@ from kvlint.analysis.names import (
     OTHER_ENGINES,
     PROOF_MEMBERS,
 )
-from kvlint.analysis.nodes import lines_with, walk, walk_lines
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
+from kvlint.analysis.reach import narrow
 from kvlint.analysis.recorder import Flow, Records, merge, path_of
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format
 from kvlint.analysis.telling import Telling
@@ -56,6 +57,7 @@ from kvlint.analysis.values import (
     Foreign,
     GenerationConfigValue,
     Instance,
+    Items,
     Later,
     LegacyCache,
     LocalClass,
@@ -107,6 +109,11 @@ WORTH_WALKING = re.compile(
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
 LEVELS = {"attention": 1, "layer": 2}
+ASKS_THE_RELEASE = re.compile(r"version|signature|getfullargspec", re.IGNORECASE)
+KEPT = (CacheObject, LegacyCache, Sequence, Items)
+"""What attributes are given that has several forms: a cache here, pairs made of it there."""
+STORED_MARK = "="
+"""Begins the name under which a flow keeps what an attribute was given last; no name of Python has it."""
 """Roles of parts of a model by their height in it (``engine.link.level``)."""
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
@@ -185,6 +192,9 @@ class Walk(Annotations):
         self.own_classes: frozenset[str] = frozenset()
         """Classes whose ``forward`` only code of the project calls, although they derive from a part of the library."""
         self._places_at: dict[int, list[Place]] = {}
+        self._stored: dict[str, list[tuple[ClassInfo, str, Value]]] | None = None
+        """What the function that is walked gives to attributes, by the mark of their paths."""
+        self._exits: list[Flow] = []
 
     def join(self, joint: Joint, surroundings: Surroundings, names: set[str]) -> None:
         """Makes this one of several walks: *names* are those that mean something in any of them."""
@@ -228,7 +238,7 @@ class Walk(Annotations):
             changed, self.changed = self.changed, set()
             if not self.walk_again(changed):
                 break
-        self.narrow_private_functions()
+        narrow([self])
 
     def walk_again(self, changed: set[tuple[str, Any]]) -> bool:
         """Walks what the lessons of the last round concern once more; False where that is nothing."""
@@ -245,40 +255,28 @@ class Walk(Annotations):
             self.run_function(info)
         return True
 
-    def narrow_private_functions(self) -> None:
-        """``_legacy_pairs(cache)`` that is called on old releases only is walked again for those.
+    def was_walked(self, info: FunctionInfo) -> bool:
+        """True for a function that was looked at."""
+        return id(info) in self._walked
 
-        Only functions of the module whose every mention is a call that was walked.
-        """
-        lines = by_line(self.reach)
-        for info in self.functions:
-            if info.name.startswith("_") and info.owner is None and info.parent is None and id(info) in self._walked:
-                reaching = self._reached_by_calls(info, lines)
-                if reaching is not None and not info.releases <= reaching:
-                    info.releases &= reaching
-                    self._drop_facts([info])
-                    self.note_reached(info.node.body[0], info.node.body[-1], info.releases)
-                    if info.releases:
-                        self.run_function(info)
+    def has(self, item: FunctionInfo | ClassInfo) -> bool:
+        """True for a function or class of this module."""
+        found = self._class_at if isinstance(item, ClassInfo) else self._function_at
+        return found.get(id(item.node)) is item
 
-    def _reached_by_calls(self, info: FunctionInfo, lines: dict[int, ReleaseSet]) -> ReleaseSet | None:
-        """The releases on which a function is called; None where it may be called by somebody else.
-
-        *lines* are those that not every release gets to.
-        """
-        mentions = re.findall(rf"\b{re.escape(info.name)}\b", self.text)
-        if info.node.decorator_list or len(mentions) < 2:
-            return None
-        found = ReleaseSet(0)
-        calls = 0
-        for node in walk_lines(self.tree, lines_with(self.text, (info.name,))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == info.name:
-                calls += 1
-                known = info.callers.get(id(node))
-                if known is None and self.target & lines.get(node.lineno, self.target):
-                    return None  # in a function that was not walked
-                found |= known or found
-        return found if len(mentions) == 1 + calls else None
+    def narrow(self, functions: list[FunctionInfo], item: FunctionInfo | ClassInfo, releases: ReleaseSet) -> None:
+        """Walks functions once more for fewer releases: those of *item*, which only these releases get to."""
+        body = item.node.body
+        self.note_reached(body[0], body[-1], releases)
+        self._drop_facts(functions)
+        for table in (self.records.functions, self.records.classes):
+            for key, use in list(table.items()):
+                if use.info is item or use.info in functions:
+                    table[key] = replace(use, place=replace(use.place, releases=use.place.releases & releases))
+        for info in functions:
+            info.releases &= releases
+            if info.releases & self.target and self.was_walked(info):
+                self.run_function(info)
 
     def walk_speaking(self) -> None:
         """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they
@@ -557,7 +555,23 @@ class Walk(Annotations):
                 atom.info if isinstance(atom, Instance) else atom.local_class if isinstance(atom, CacheObject) else None
             )
             if info is not None:
-                self._teach_attribute(info, target.attr, value)
+                self._store(info, target.attr, path, value, flow)
+
+    def _store(self, info: ClassInfo, name: str, path: str, value: Value, flow: Flow) -> None:
+        """What an attribute is given. Others see it when the function is left: what is overwritten before that, nobody does."""
+        if self._stored is None or not path or "[" in path or not any(isinstance(atom, KEPT) for atom in value):
+            self._teach_attribute(info, name, value)
+            return
+        shadow = STORED_MARK + path.replace(".", STORED_MARK)
+        flow.names[shadow] = value
+        self._stored.setdefault(shadow, []).append((info, name, value))
+
+    def _leave(self, stored: dict[str, list[tuple[ClassInfo, str, Value]]], exits: list[Flow]) -> None:
+        """Teaches the attributes that a function has stored what they hold where it is left."""
+        for shadow, entries in stored.items():
+            left = [flow.names[shadow] for flow in exits if shadow in flow.names]
+            for info, name, value in entries:
+                self._teach_attribute(info, name, join(*left) if left else value)
 
     def _teach_patches(self, base: Value, value: Value) -> None:
         """Functions that are put in the place of a method of the library are called by it.
@@ -711,6 +725,8 @@ class Walk(Annotations):
         value = self.value_of(node.value, flow, node) if node.value is not None else (NoneValue(),)
         if self._function is not None:
             self.records.returns[id(node)] = ReturnUse(node, value, self.place(flow))
+            if self._stored:
+                self._exits.append(flow.copy())
             merged = join(self._function.returns, value) if self._function.returns else value
             if merged != self._function.returns:
                 self._function.returns = merged
@@ -1068,6 +1084,8 @@ class Walk(Annotations):
         )
         self._loop_depth, self._breaks = 0, []
         self._statement = info.node
+        leaving = (self._stored, self._exits)
+        self._stored, self._exits = {}, []
         closure = self._closures.get(id(info.node))
         flow = Flow({}, info.releases)
         if closure is not None and info.parent is not None:
@@ -1078,7 +1096,9 @@ class Walk(Annotations):
             if promised and not info.returns and any(isinstance(atom, (CacheObject, LegacyCache)) for atom in promised):
                 info.returns = promised
                 self.tell_readers(info)
-        self.block(info.node.body, flow)
+        end = self.block(info.node.body, flow)
+        self._leave(self._stored, [*self._exits, *([end] if end is not None else [])])
+        self._stored, self._exits = leaving
         if info.name == PREPARE and not self._asking:
             self._fill_forward(info)
         elif info.name == "forward" and not self._asking:
@@ -1099,7 +1119,7 @@ class Walk(Annotations):
 
     def _speaks_of_versions(self, info: FunctionInfo) -> bool:
         """True for a function that names versions, or a name of its module that a version decides."""
-        if "version" in ast.unparse(info.node).lower():
+        if ASKS_THE_RELEASE.search(ast.unparse(info.node)):
             return True
         names = (info.home if isinstance(info.home, Walk) else self).module_flow.names
         words = {item.id for item in walk(info.node) if isinstance(item, ast.Name)} & names.keys()
@@ -1177,14 +1197,6 @@ class Walk(Annotations):
             )
         return (Instance(owner),)
 
-    def filled_by_prepare(self, info: FunctionInfo) -> bool:
-        """True for a ``forward`` that gets its cache from the ``prepare_inputs_for_generation`` of its own class."""
-        prepare = info.owner.method(PREPARE) if info.owner is not None else None
-        if prepare is None:
-            return False
-        names = {arg.arg for arg in info.parameters()} & (CACHE_NAMES | CACHE_OUTPUT_KEYS)
-        return not names.isdisjoint(keys_written(prepare.node))
-
     def _fill_forward(self, prepare: FunctionInfo) -> None:
         """``generate`` hands on what ``prepare_inputs_for_generation`` returns."""
         forward = prepare.owner.method("forward") if prepare.owner is not None else None
@@ -1221,7 +1233,9 @@ class Walk(Annotations):
             return not self.foreign_engine and len(self._patched) == 1
         if info.owner is None or info.name not in HOOKS:
             return False
-        if info.name == "forward" and (info.owner.name in self.own_classes or self.filled_by_prepare(info)):
+        if info.name == "forward" and (info.owner.name in self.own_classes or filled_by_prepare(info)):
+            return False
+        if self.target <= uncalled(info, str(self.path), self.surroundings, self.library.timeline):
             return False
         if self.foreign_engine or info.owner.name.startswith(("TF", "Flax")):
             return False
@@ -1319,20 +1333,6 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
-
-
-def keys_written(function: ast.AST) -> set[str]:
-    """The keys and keywords that a function writes: ``{"a": x}``, ``f(a=x)``, ``d["a"] = x``."""
-    found: set[str] = set()
-    for node in walk(function):
-        if isinstance(node, ast.Dict):
-            found |= {key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
-        elif isinstance(node, ast.keyword) and node.arg is not None:
-            found.add(node.arg)
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-                found.add(node.slice.value)
-    return found
 
 
 def is_opaque(value: ast.expr) -> bool:

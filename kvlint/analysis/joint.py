@@ -14,6 +14,7 @@ from pathlib import Path
 from kvlint.analysis.evaluate import Walk
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.project import Project
+from kvlint.analysis.reach import narrow
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
@@ -85,8 +86,7 @@ class Joint:
                 walk.changed = set()
             if not sum([walk.walk_again(changed) for walk in walks]):
                 break
-        for walk in walks:
-            walk.narrow_private_functions()
+        narrow(walks)
 
 
 def parsed(text: str) -> ast.Module | None:

@@ -122,6 +122,12 @@ def is_hook_owner(qualified: str) -> bool:
     return is_torch_model_class(qualified)
 
 
+def is_output_class(qualified: str) -> bool:
+    """True for classes of what a model returns (``modeling_outputs.py`` and the like): they are called so."""
+    short = qualified.rpartition(".")[2]
+    return qualified.startswith("transformers.") and "Output" in short and not short.startswith(("TF", "Flax"))
+
+
 def is_own_module(bases: Sequence[str]) -> bool:
     """True for imported bases of a class that is a module of torch and nothing of transformers: ``generate`` never runs it."""
     return any(base.startswith("torch.nn.") for base in bases) and not any(

@@ -372,16 +372,17 @@ def required_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> lis
 
 def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, str] | None:
     """Where new lines go in front of a body and the comments above its first statement: offset behind the indent, and
-    the indent. None for one-line functions."""
+    the indent. What takes two names together stays in front. None for one-line functions."""
     body = function.body
     documented = (
         isinstance(body[0], ast.Expr)
         and isinstance(body[0].value, ast.Constant)
         and isinstance(body[0].value.value, str)
     )
-    first = body[1] if documented and len(body) > 1 else body[0]
-    if documented and len(body) == 1:
+    rest = [item for item in body[1 if documented else 0 :] if not is_merging(item)]
+    if not rest:
         return None
+    first = rest[0]
     line = min([first.lineno, *(item.lineno for item in getattr(first, "decorator_list", ()))])
     start = facts.index.line_start(line)
     text = facts.text[start:]
@@ -390,6 +391,14 @@ def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) 
     if line <= function.lineno or (before.strip() and not text.lstrip(" \t").startswith("@")):
         return None
     return before_comments(facts.text, start, indent), indent
+
+
+def is_merging(statement: ast.stmt) -> bool:
+    """True for ``old = new if new is not None else old``."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.IfExp):
+        return False
+    target, left = statement.targets[0], statement.value.orelse
+    return isinstance(target, ast.Name) and isinstance(left, ast.Name) and target.id == left.id
 
 
 def before_comments(text: str, start: int, indent: str) -> int:

@@ -12,6 +12,7 @@ from kvlint.checks.base import Check
 from kvlint.checks.bindings import tree_of
 from kvlint.checks.receivers import (
     CONTRACT_SOURCES,
+    comes_in,
     describe,
     holds_own_caches,
     known_cache,
@@ -46,7 +47,7 @@ class CacheSubscript(Check):
                     continue
             if cache is None or (cache.local_class is not None and cache.local_class.defines("__getitem__")):
                 continue
-            if may_be_rebuilt(use.value):
+            if may_be_rebuilt(use.value) and not comes_in(use):
                 continue
             if use.action != "load" or use.place.caught & {"TypeError", "Exception"}:
                 continue

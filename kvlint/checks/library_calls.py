@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from kvlint.analysis.callers import GENERATIVE_NAMES, filled_by_prepare, uncalled
 from kvlint.analysis.facts import AssignUse, AttributeUse, CallUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
 from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS
@@ -33,13 +34,6 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
 """Names under which some release hands over the cache. ``layer_past`` is left out: it held a tuple, not a cache."""
 
-GENERATIVE_NAMES = (
-    "ForCausalLM",
-    "LMHeadModel",
-    "ForConditionalGeneration",
-    "ForQuestionGeneration",
-    "ForSpeechSeq2Seq",
-)
 OTHER_FRAMEWORKS = ("TF", "Flax")
 NO_CACHE_MADE = {
     "reformer": ">=4.54",
@@ -186,11 +180,17 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
         if info.name == "prepare_inputs_for_generation":
             if is_own_module(owner.foreign_bases()) or _takes_cache_first(info):
                 continue
-            yield LibraryCalled(info, use.place, "prepare", _prepare_names(facts, owner), shown)
-        elif info.name == "forward":
+            yield LibraryCalled(info, reached(facts, info, use.place), "prepare", _prepare_names(facts, owner), shown)
+        elif info.name == "forward" and not filled_by_prepare(info):
             role, names, encoder = _class_role(facts, owner)
             if role and not _called_by_the_file(facts, owner):
-                yield LibraryCalled(info, use.place, role, names, shown, encoder)
+                yield LibraryCalled(info, reached(facts, info, use.place), role, names, shown, encoder)
+
+
+def reached(facts: Facts, info: FunctionInfo, place: Place) -> Place:
+    """The place of a method on the releases on which the library calls it."""
+    never = uncalled(info, str(facts.path), facts.surroundings, facts.timeline)
+    return replace(place, releases=place.releases - never)
 
 
 def _takes_cache_first(info: FunctionInfo) -> bool:

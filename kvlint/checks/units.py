@@ -68,7 +68,7 @@ def settle(facts: Facts, findings: Sequence[Finding], applied: frozenset[str]) -
         if unit is not None and finding.category in BLOCKING:
             known = rank(finding) if finding.code in applied else 0
             # what another fix writes anew, or deletes, goes with it
-            known = max([known, *(r for start, end, r in rewritten if start <= finding.start and finding.end <= end)])
+            known = max([known, *(r for start, end, r in rewritten if start < finding.end and finding.start < end)])
             trust[unit] = min(trust.get(unit, 2), known)
     return [limited(finding, units.get(id(finding)), trust) for finding in listed]
 

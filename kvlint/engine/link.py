@@ -325,7 +325,9 @@ class Project:
         found: list[str] = []
         for word in put.asked:
             if word.startswith('"'):
-                found.append(word.strip('"'))
+                name = word.strip('"')
+                if name.isidentifier() and name != name.lower():  # of a class; `"__main__"` is none
+                    found.append(name)
                 continue
             found += [thing.name for thing in self.meaning(path, word, put.function) if thing.kind == "library"]
         return found
@@ -405,6 +407,7 @@ class Project:
             around,
             tuple(place for place in self.places if place.value[0] in inside),
             tuple(key for key in self.own_classes if key[0] in inside),
+            tuple(key for key in self.handed if key[0] in inside),
             self.shims,
             tuple(sorted({word for other, unit in self.units.items() if other != path for word in unit.keywords})),
             tuple(sorted({word for other, unit in self.units.items() if other != path for word in unit.taken})),
@@ -438,6 +441,16 @@ class Project:
             and all(self.method(path, cls, "forward") is not None for path, cls in holders)
             and not any(self._stands_for(other, placed) for other in holders)
         )
+
+    @cached_property
+    def handed(self) -> tuple[tuple[str, str], ...]:
+        """Classes that are put in the library's place, or held by a class whose ``forward`` is the library's."""
+        held = {
+            key
+            for key, holders in self._holders.items()
+            if any(self.method(path, cls, "forward") is None for path, cls in holders)
+        }
+        return tuple(sorted({place.value for place in self.places if not place.member} | held))
 
     def _stands_for(self, key: tuple[str, str], placed: set[tuple[str, str]]) -> bool:
         return key in placed and key not in self._holders

@@ -117,7 +117,8 @@ class Surroundings:
 
     *around* are the files whose code decides with its own (itself among them, sorted): they are walked together.
     *places* are those of functions and classes of these files. *own* are (path, qualified name) of classes whose methods
-    the project calls by itself and the library never does. *shims* are names that the project puts on the library's
+    the project calls by itself and the library never does, *handed* those that it puts, or leaves, where the library calls
+    them. *shims* are names that the project puts on the library's
     caches, or on the modules that hold them, so that they exist there on every release. *keywords* are those
     of the other files' units: callers that a rename does not see. *taken* are names that ``forward`` methods there take.
     """
@@ -125,6 +126,7 @@ class Surroundings:
     around: tuple[str, ...] = ()
     places: tuple[Place, ...] = ()
     own: tuple[tuple[str, str], ...] = ()
+    handed: tuple[tuple[str, str], ...] = ()
     shims: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
