@@ -223,21 +223,29 @@ def test_renaming(before: str, after: str | None) -> None:
     assert fixed(before, NEW, codes=["KV305"]) == (before if after is None else after)
 
 
-def test_a_model_forward_takes_both_names_and_its_class_is_changed_together() -> None:
+def test_a_hook_takes_both_names_where_its_own_forward_keeps_the_old_one() -> None:
     text = (
         MODEL
-        + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None):\n        return past_key_values\n"
-        "    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {{'past_key_values': past_key_values, 'n': {}}}\n"
+        + "class A(LlamaForCausalLM):\n    def forward(self, input_ids, past_key_values=None):\n        return self.model(input_ids, cache=past_key_values)\n"
+        "    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {'past_key_values': past_key_values}\n"
     )
-    both = text.format(1).replace("ids, past_key_values=None)", "ids, past_key_values=None, cache=None)")
-    both = both.replace(
-        "        return past_key_values\n",
-        "        past_key_values = cache if cache is not None else past_key_values\n        return past_key_values\n",
-    ).replace("past_key_values=None, **kw", "cache=None, **kw")
-    both = both.replace("{'past_key_values': past_key_values,", "{'cache': cache,")
-    assert fixed(text.format(1), NEW, codes=["KV305"]) == both
-    blocked = text.format("[cache for cache in ids]")
+    both = text.replace("past_key_values=None, **kw", "past_key_values=None, cache=None, **kw").replace(
+        "        return {", "        past_key_values = cache if cache is not None else past_key_values\n        return {"
+    )
+    assert fixed(text, NEW, codes=["KV305"]) == both
+    blocked = text.replace("past_key_values}", "[cache for cache in past_key_values]}")
     assert fixed(blocked, NEW, unsafe=True, codes=["KV305"]) == blocked
+
+
+def test_a_model_forward_takes_both_names() -> None:
+    text = (
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, input_ids, past_key_values=None):\n        return self.model(input_ids, cache=past_key_values)\n"
+    )
+    both = text.replace("past_key_values=None)", "past_key_values=None, cache=None)").replace(
+        "        return", "        past_key_values = cache if cache is not None else past_key_values\n        return"
+    )
+    assert fixed(text, NEW, codes=["KV305"]) == both
 
 
 MERGED = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,11 @@ def items(cache: DynamicCache):
 def codemod(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "libcst.tool", "codemod", "--no-format", "--hide-progress"]
     return subprocess.run(
-        [*command, "-x", "kvlint.codemods.MigrateCache", *options, "src"], cwd=folder, capture_output=True, text=True
+        [*command, "-x", "kvlint.codemods.MigrateCache", *options, "src"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
     )
 
 
