@@ -230,7 +230,8 @@ def test_a_hook_takes_both_names_where_its_own_forward_keeps_the_old_one() -> No
         "    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {'past_key_values': past_key_values}\n"
     )
     both = text.replace("past_key_values=None, **kw", "past_key_values=None, cache=None, **kw").replace(
-        "        return {", "        past_key_values = cache if cache is not None else past_key_values\n        return {"
+        "        return {",
+        "        past_key_values = cache if cache is not None else past_key_values\n        return {",
     )
     assert fixed(text, NEW, codes=["KV305"]) == both
     blocked = text.replace("past_key_values}", "[cache for cache in past_key_values]}")

@@ -215,7 +215,8 @@ def test_unfixed_model_does_not_run(tmp_path: Path) -> None:
 def test_added_lines_stand_in_front_of_comments(tmp_path: Path) -> None:
     text = fix(tmp_path, "modeling_plover.py")
     assert re.search(
-        r"device=input_ids.device,\n +\)\n +# only the ids that the cache does not know\n +if past_key_values is not None", text
+        r"device=input_ids.device,\n +\)\n +# only the ids that the cache does not know\n +if past_key_values is not None",
+        text,
     )
 
 
