@@ -54,13 +54,15 @@ class Fix:
     """A rewrite: all of its edits are applied, or none.
 
     *group* names fixes of one region that must be applied together or not at all (the uses and the import of
-    one removed symbol); an empty group stands alone.
+    one removed symbol); an empty group stands alone. *unit* names what a value's fixes belong to: none of them is
+    applied where one of them may not be (see ``checks/units.py``).
     """
 
     title: str
     applicability: Applicability
     edits: tuple[Edit, ...]
     group: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

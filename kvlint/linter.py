@@ -205,7 +205,7 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
     except Exception as problem:
         return Found((), (fault_of("the analysis", job.shown, problem),), complete=False)
     try:
-        return checked(job, facts)
+        return checked(job, facts, beside(job, path, region))
     finally:
         facts.let_go()
 
@@ -257,14 +257,26 @@ def text_of(path: str) -> str:
     return next((region.text for region in source.regions if region.kind == "module"), "")
 
 
-def checked(job: Job, facts: Facts) -> Found:
+def beside(job: Job, path: Path, region: Region) -> frozenset[str]:
+    """The rules that are not selected and that could fire on the region: what they find may stand against a fix."""
+    from kvlint.checks import modules
+    from kvlint.checks.units import FAMILIES
+
+    if not job.with_fixes:
+        return frozenset()
+    others = frozenset(code for code in modules() if code.startswith(FAMILIES)) - job.codes
+    data = region.text.encode("utf-8", "replace")
+    return candidates(data, others, path.name, job.target.bits, len(the_timeline().releases)) if others else others
+
+
+def checked(job: Job, facts: Facts, beside: frozenset[str]) -> Found:
     """What the checks find in the facts of a region; where one of them fails, what the others do."""
     from kvlint import checks
 
     others = (other for other in job.surroundings.around if other != job.path)
     dependencies = (*(str(dependency) for dependency in facts.dependencies), *others)
     try:
-        return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
+        return Found(checks.findings(facts, job.triggered, job.with_fixes, beside), (), dependencies)
     except (RecursionError, MemoryError) as problem:
         finding = finding_of_kv000(0, 0, too_much(problem))
         return Found((finding,) if SYNTAX_ERROR[0] in job.codes else (), (), dependencies, complete=False)
@@ -273,7 +285,7 @@ def checked(job: Job, facts: Facts) -> Found:
         faults: list[Fault] = []
         for code in sorted(job.triggered):
             try:
-                findings += checks.findings(facts, frozenset({code}), job.with_fixes)
+                findings += checks.findings(facts, frozenset({code}), False)
             except Exception as problem:
                 faults.append(fault_of(code, job.shown, problem))
         return Found(findings, tuple(faults), dependencies, complete=False)

@@ -137,9 +137,14 @@ def shown_path(path: str, cwd: str) -> str:
 
 
 def run(
-    files: Sequence[FoundFile], options: Options, stdin: bytes | None = None, progress: Progress | None = None
+    files: Sequence[FoundFile],
+    options: Options,
+    stdin: bytes | None = None,
+    progress: Progress | None = None,
+    index: Index | None = None,
 ) -> Run:
-    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done.
+    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done. *index*
+    is what is known of the projects already, for a caller that comes file by file.
 
     Raises UsageProblem for a target that means nothing.
     """
@@ -147,7 +152,7 @@ def run(
     stores = Stores(options)
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     kept_in = (options.cache_folder or cache_folder()) if options.use_cache else ""
-    index = Index({files[0].path: stdin} if stdin is not None and files else {}, folder=kept_in)
+    index = index or Index({files[0].path: stdin} if stdin is not None and files else {}, folder=kept_in)
     planner = Planner(options, Targets(options), index, remember)
 
     def keep(result: Result | None) -> None:

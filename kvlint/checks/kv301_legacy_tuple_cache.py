@@ -16,6 +16,7 @@ from kvlint.checks.call_targets import Argument, Target, arguments_of, target_of
 from kvlint.checks.kv304_singular_cache_keyword import wrong_releases
 from kvlint.checks.legacy_values import built_beside, describe_legacy, is_legacy, is_pairs
 from kvlint.checks.library_calls import OTHER_FRAMEWORKS
+from kvlint.checks.tuple_models import tuple_model
 from kvlint.findings import Applicability, Edit, Finding, Fix
 from kvlint.rewriting import has_comment
 
@@ -56,6 +57,7 @@ class LegacyTupleCache(Check):
             message = f"{target.shown} gets {what} as its cache on one path: {error} {{when}}"
         else:
             message = f"{target.shown} gets {what} as its cache: {error} {{when}}"
+        model = tuple_model(facts, use.place.function) if target.role == "output" else None
         yield self.finding(
             facts,
             item.keyword,
@@ -65,7 +67,7 @@ class LegacyTupleCache(Check):
             life=life,
             help="`DynamicCache(pairs)` takes one (keys, values) pair for each layer (4.56 and newer); encoder-decoder "
             "models need `EncoderDecoderCache(DynamicCache(self_pairs), DynamicCache(cross_pairs))`",
-            fix=wrap(facts, use, item, target),
+            fix=model.fix if model is not None else wrap(facts, use, item, target),
         )
 
 

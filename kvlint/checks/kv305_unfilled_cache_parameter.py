@@ -21,6 +21,7 @@ from kvlint.checks.cache_parameters import (
     translated_by_decorator,
 )
 from kvlint.checks.hooks import registered_hooks
+from kvlint.checks.kv211_cache_as_decode_flag import cuts_to_last, drops_media
 from kvlint.checks.library_calls import (
     CACHE_PARAMETERS,
     OLD_PARAMETERS,
@@ -112,13 +113,13 @@ class UnfilledCacheParameter(Check):
             if not by_old_name or hook.role in ("layer", "attention"):
                 names = kind_names(facts, role)
                 yield from self._key_findings(
-                    facts, hook.function, hook.place, hook.keywords, names, hook.shown.strip("`"), role
+                    facts, hook.function, hook.place, hook.keywords, names, hook.shown.strip("`"), hook.role or "model"
                 )
 
     def _key_findings(
         self,
         facts: Facts,
-        function: ast.AST,
+        function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         place: Place,
         kwargs: str,
         names: dict[str, ReleaseSet],
@@ -137,9 +138,11 @@ class UnfilledCacheParameter(Check):
         life = NO_RELEASE
         for name in passed:
             life |= names[name]
-        only_new = place.releases <= facts.timeline.keyword_of_kind("model", "cache")
-        # Users may hand the cache to a model under the old name, which a forward of the library translates.
-        applicability = Applicability.UNSAFE if role == "model" and only_new else Applicability.SAFE
+        # Anybody may hand the cache to a model under the old name, which a forward of the library translates.
+        only_new = role != "model" and place.releases <= facts.timeline.keyword_of_kind("model", "cache")
+        body: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+        wakes = role in ("model", "prepare") and any(cuts_to_last(node) or drops_media(node) for node in body)
+        applicability = Applicability.UNSAFE if wakes else Applicability.SAFE
         fix = keys_fix(facts, function, kwargs, applicability, only_new) if passed == ["cache"] else None
         for key, node, raises in keys:
             if key not in HOOK_KEYS:

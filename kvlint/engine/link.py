@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -37,6 +38,11 @@ def level(target: str) -> int:
     if name.endswith(("Layer", "Block")):
         return 2
     return 4 if "For" in name or "LMHead" in name else 3
+
+
+def elsewhere(counts: Counter[str], own: frozenset[str]) -> tuple[str, ...]:
+    """The words that another file has, sorted: those that this one alone has are left out."""
+    return tuple(sorted(word for word, count in counts.items() if count > (word in own)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +433,18 @@ class Project:
             tuple(key for key in self.handed if key[0] in inside),
             self.shims,
             self._called_on_caches(inside),
+            elsewhere(self._keywords, self.units[path].keywords) if path in self.units else (),
+            elsewhere(self._taken, self.units[path].taken) if path in self.units else (),
         )
+
+    @cached_property
+    def _keywords(self) -> Counter[str]:
+        """In how many files a keyword is written."""
+        return Counter(word for unit in self.units.values() for word in unit.keywords)
+
+    @cached_property
+    def _taken(self) -> Counter[str]:
+        return Counter(word for unit in self.units.values() for word in unit.taken)
 
     def _called_on_caches(self, inside: frozenset[str]) -> tuple[str, ...]:
         """Names of methods of the cache classes in these files that some file of the project calls, sorted."""

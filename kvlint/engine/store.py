@@ -81,14 +81,12 @@ def state_of(contents: Mapping[str, bytes]) -> str:
 
 def row_of(unit: Unit) -> list[Any]:
     """A unit as lists, strings and numbers."""
-    row = list(astuple(unit))
-    row[7], row[8] = sorted(unit.called), sorted(unit.given)
-    return row
+    return [sorted(value) if isinstance(value, frozenset) else value for value in astuple(unit)]
 
 
 def unit_of(row: list[Any]) -> Unit:
     """The reverse of `row_of`."""
-    path, functions, classes, imports, stars, aliases, puts, called, given, size = row
+    path, functions, classes, imports, stars, aliases, puts, called, given, size, keywords, taken = row
     return Unit(
         path,
         tuple(FunctionHead(*map(frozen, item)) for item in functions),
@@ -100,6 +98,8 @@ def unit_of(row: list[Any]) -> Unit:
         frozenset(called),
         frozenset(given),
         size,
+        frozenset(keywords),
+        frozenset(taken),
     )
 
 
