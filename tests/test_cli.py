@@ -654,6 +654,22 @@ def test_show_files_and_show_settings() -> None:
     assert kvlint("--show-settings", "nope").code == 2
 
 
+def test_show_settings_says_where_each_value_and_the_target_come_from() -> None:
+    write("a.py", CLEAN)
+    write("requirements.txt", "transformers==4.46.0\n")
+    write("kvlint.toml", 'target = "project"\nignore = ["KV101"]\n')
+    lines = kvlint("--show-settings", "--ignore", "KV204", "--jobs", "2").out.splitlines()
+    assert lines[0].endswith("kvlint.toml")
+    assert 'target = "project"  # kvlint.toml' in lines
+    assert 'ignore = ["KV101", "KV204"]  # kvlint.toml and --ignore' in lines
+    assert "jobs = 2  # --jobs" in lines
+    assert "unsafe-fixes = false  # default" in lines
+    assert "# target: transformers 4.46.1 (requirements.txt): 4.46.1" in lines
+    assert lines[-1].startswith("# transformers 4.46.0 (requirements.txt) is not among the releases kvlint knows")
+    refused = kvlint("--show-settings", "--target", "instaled")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
 def test_statistics() -> None:
     write("a.py", STALE + "k = past[1][0]\nx = 1  # kvlint: ignore[KV101]\n")
     lines = kvlint("--statistics").out.splitlines()
