@@ -310,6 +310,8 @@ def test_a_fault_in_a_check_names_check_and_file_and_the_rest_goes_on(monkeypatc
         (["--target", "5.999"], "--target: no known transformers release matches '5.999'"),
         (["--target", ">=banana"], "--target: '>=banana' is neither a release"),
         (["--exclude", "[b-a]"], "--exclude: '[b-a]' is not a valid glob"),
+        (["--exclude", "src/["], "--exclude: 'src/[' is not a valid glob"),
+        (["--select", ""], "--select: names no rule"),
         (["--config", "nope.toml"], "--config nope.toml: no such file"),
         (["--config", "a.py", "--isolated"], "--config and --isolated contradict each other"),
         (["--jobs", "-1"], "Invalid value for '--jobs'"),
