@@ -20,6 +20,33 @@ FAMILIES = re.compile(
 """How every name of the table begins, in lower case; the names themselves are looked for only after one of these."""
 
 
+GROUPED_CONFIGS = frozenset(
+    {
+        *(
+            "ArceeConfig",
+            "CohereConfig",
+            "Cohere2Config",
+            "GemmaConfig",
+            "Gemma2Config",
+            "Gemma3TextConfig",
+            "GlmConfig",
+        ),
+        *(
+            "Glm4Config",
+            "GptOssConfig",
+            "GraniteConfig",
+            "JambaConfig",
+            "LlamaConfig",
+            "Llama4TextConfig",
+            "MistralConfig",
+        ),
+        *("MixtralConfig", "NemotronConfig", "Olmo2Config", "OlmoConfig", "Phi3Config", "PhiConfig", "Qwen2Config"),
+        *("Qwen2MoeConfig", "Qwen3Config", "Qwen3MoeConfig", "SmolLM3Config", "StableLmConfig", "Starcoder2Config"),
+    }
+)
+"""Configurations of transformers with ``num_key_value_heads``, a number of its own beside the query heads."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownConfig:
     """The sizes of one released model. *kv_heads* is 0 for a model that caches latents instead of heads."""
