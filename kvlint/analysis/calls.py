@@ -535,10 +535,11 @@ class Calls(Expressions):
             path = path_of(node.func.value)
             found = self.key_of(of, str(literal(arguments[0])), node) if name == "pop" and arguments else UNKNOWN
             if path in flow.names:
-                flow.names[path] = tuple(
+                changed = [
                     changed_mapping(item, name, arguments, keywords) if isinstance(item, Mapping) else item
                     for item in flow.names[path]
-                )
+                ]
+                flow.set(path, tuple(changed))
             return join(found, *arguments[1:2]) if name in ("pop", "setdefault") else UNKNOWN
         if isinstance(of, LocalFunction):
             return (LocalFunction(of.info, bound=True),) if name == "__get__" else UNKNOWN
@@ -586,7 +587,7 @@ class Calls(Expressions):
                 added: Value = (Items((arguments[-1],)),)
                 if name == "extend":
                     added = arguments[0] if is_collection(arguments[0]) else (Sequence(UNKNOWN),)
-                flow.names[path] = grown(flow.names[path], added)
+                flow.set(path, grown(flow.names[path], added))
             return UNKNOWN
         if isinstance(of, SuperObject):
             if self.is_model_instance(of.info) and name in ("forward", "__call__"):

@@ -44,7 +44,7 @@ from kvlint.analysis.names import (
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.reach import narrow
-from kvlint.analysis.recorder import Flow, Records, merge, path_of
+from kvlint.analysis.recorder import Flow, Records, merge, path_of, written_since
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format
 from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
@@ -367,7 +367,8 @@ class Walk(Annotations):
     def run_module(self) -> None:
         flow = self.block(self.tree.body, self.module_flow, in_parts=self.in_parts)
         if flow is not None and flow is not self.module_flow:
-            self.module_flow.names.update(flow.names)
+            for name, value in flow.names.items():
+                self.module_flow.set(name, value)
         for name, value in self.module_flow.names.items():
             self.telling.add(name, value)
 
@@ -578,7 +579,7 @@ class Walk(Annotations):
             self._teach_attribute(info, name, value)
             return
         shadow = STORED_MARK + path.replace(".", STORED_MARK)
-        flow.names[shadow] = value
+        flow.set(shadow, value)
         self._stored.setdefault(shadow, []).append((info, name, value))
 
     def _leave(self, stored: dict[str, list[tuple[ClassInfo, str, Value]]], exits: list[Flow]) -> None:
@@ -631,10 +632,11 @@ class Walk(Annotations):
         if isinstance(key, str) and base_path:
             mappings = [atom for atom in base if isinstance(atom, Mapping)]
             if mappings and len(mappings) == len(base):
-                flow.names[base_path] = tuple(
+                changed = [
                     Mapping((*[item for item in atom.items if item[0] != key], (key, value)), atom.open)
                     for atom in mappings
-                )
+                ]
+                flow.set(base_path, tuple(changed))
 
     def _exec_Delete(self, node: ast.Delete, flow: Flow) -> Flow:
         for target in node.targets:
@@ -647,9 +649,8 @@ class Walk(Annotations):
                 self.record_subscript(target, base, index, "delete", flow, node)
                 holder = path_of(target.value)
                 if holder in flow.names and all(isinstance(atom, Mapping) for atom in flow.names[holder]):
-                    flow.names[holder] = tuple(
-                        changed_mapping(atom, "pop", (index,)) for atom in of_type(flow.names[holder], Mapping)
-                    )
+                    held = of_type(flow.names[holder], Mapping)
+                    flow.set(holder, tuple(changed_mapping(atom, "pop", (index,)) for atom in held))
             path = path_of(target)
             if path:
                 flow.forget(path)
@@ -1074,17 +1075,19 @@ class Walk(Annotations):
         outer = (self._owner, self._in_class_body, self._statement)
         self._owner, self._in_class_body = info, True
         inner = flow.copy()
-        before = set(inner.names)
-        after = self.block(node.body, inner)
+        fork = inner.fork
+        last = self.block(node.body, inner) or inner
         self._owner, self._in_class_body, self._statement = outer
-        for name, value in (after or inner).names.items():
+        for name in written_since(fork, [last]):
+            made = last.names.get(name)
             if (
-                name not in before
+                made is not None
+                and name not in flow.names
                 and name[0] not in "?"
                 and "." not in name
-                and not isinstance(value[0], LocalFunction)
+                and not isinstance(made[0], LocalFunction)
             ):
-                info.attributes.setdefault(name, now(value))
+                info.attributes.setdefault(name, now(made))
         return flow
 
     def run_function(self, info: FunctionInfo) -> None:
