@@ -66,7 +66,7 @@ def reached_by_mentions(item: FunctionInfo | ClassInfo, walks: list[Walk]) -> Re
             if isinstance(node, ast.Constant):
                 return None
             mentioned = True
-            found |= callers.get(id(node)) or lines.get(node.lineno, walk.target)
+            found |= callers.get(id(node), walk.target) & lines.get(node.lineno, walk.target)
             if walk.target <= found:
                 return None
     return found if mentioned else None

@@ -124,7 +124,7 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
     if place.member == "prepare_inputs_for_generation":
         names = class_names(facts, place.target, place.member) or kind_names(facts, "model")
         return LibraryCalled(info, where, "prepare", names, shown)
-    names = class_names(facts, place.target)
+    names = with_successor(facts, place.target, kind, class_names(facts, place.target))
     known = facts.timeline.class_kind(facts.timeline.canonical(place.target) or place.target)
     if names and known in ("model", "layer", "attention"):
         kind = known
@@ -135,6 +135,16 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
     else:
         names = kind_names(facts, kind)
     return LibraryCalled(info, where, kind, names, shown, is_encoder_family(short))
+
+
+def with_successor(facts: Facts, target: str, kind: str, names: dict[str, ReleaseSet]) -> dict[str, ReleaseSet]:
+    """The keywords of a class, and of what stands in its place on the releases that no longer have it."""
+    gone = facts.timeline.all - facts.timeline.importable(target)
+    if not names or not gone:
+        return names
+    return either(
+        names, {name: releases & gone for name, releases in kind_names(facts, kind).items() if releases & gone}
+    )
 
 
 def class_names_of_library(facts: Facts) -> frozenset[str]:
