@@ -42,12 +42,15 @@ def uncalled(info: FunctionInfo, path: str, surroundings: Surroundings, timeline
         return timeline.all
     if info.callers and generates_by_itself(owner):
         return timeline.all
+    key = (path, owner.name)
+    apart = surroundings.around and is_part(owner, timeline) and key not in surroundings.handed
+    if apart and info.name == "forward" and any("forward" in other.methods for other in owner.ancestors()[1:]):
+        return timeline.all  # a part of a part of the project's own: it is called as that one is
     if not filled_by_project(info):
         return NO_RELEASE
     if info.name == PREPARE:
         return ungenerated(owner, timeline)
-    key = (path, owner.name)
-    if key in surroundings.own or (surroundings.around and is_part(owner, timeline) and key not in surroundings.handed):
+    if key in surroundings.own or apart:
         return timeline.all
     return ungenerated(owner, timeline) if is_head(owner) else NO_RELEASE
 
