@@ -575,10 +575,11 @@ class Walk(Annotations):
 
     def _store(self, info: ClassInfo, name: str, path: str, value: Value, flow: Flow) -> None:
         """What an attribute is given. Others see it when the function is left: what is overwritten before that, nobody does."""
-        if self._stored is None or not path or "[" in path or not any(isinstance(atom, KEPT) for atom in value):
+        shadow = STORED_MARK + path.replace(".", STORED_MARK)
+        held = shadow in flow.names or any(isinstance(atom, KEPT) for atom in value)
+        if self._stored is None or not path or "[" in path or not held:
             self._teach_attribute(info, name, value)
             return
-        shadow = STORED_MARK + path.replace(".", STORED_MARK)
         flow.set(shadow, value)
         self._stored.setdefault(shadow, []).append((info, name, value))
 
