@@ -114,6 +114,11 @@ def test_the_height_of_a_class_in_a_model(name: str, height: int) -> None:
     assert level(f"{LLAMA}.{name}") == height
 
 
+def test_a_parameter_is_no_name_of_a_star_import(tmp_path: Path) -> None:
+    text = f"from {LLAMA} import *\n\nclass Mine:\n    pass\n\nclass Model:\n    def __init__(self):\n        self.part = Mine()\n"
+    assert places(tmp_path, {"a.py": text + "# past_key_values\n"}) == []
+
+
 def test_names_that_stand_for_each_other_end(tmp_path: Path) -> None:
     files = {
         "a.py": "from b import x\ny = x\n# past_key_values\n",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     CacheObject,
+    Certainty,
     Items,
     LegacyCache,
     LocalClass,
@@ -215,5 +216,5 @@ def keeps_own_format(owner: ClassInfo) -> bool:
         return False
     held = own_format(owner)
     return any(isinstance(atom, (Items, Sequence, LegacyCache)) for atom in held) and not any(
-        isinstance(atom, CacheObject) for atom in held
+        isinstance(atom, CacheObject) and atom.certainty >= Certainty.PROVEN for atom in held
     )

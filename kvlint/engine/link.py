@@ -155,6 +155,9 @@ class Project:
             shapes = self._aliases_of(path).get(qualified)
             if shapes and scope:
                 return self._of_shapes(path, shapes, scope, steps + 1)
+            around = self.functions.get((path, scope))
+            if around is not None and (name in around.parameters or name == around.kwarg):
+                return []
             if not scope:
                 break
             scope = scope.rpartition(".")[0]
