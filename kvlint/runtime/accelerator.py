@@ -42,6 +42,10 @@ class NotHere(RuntimeError):
     """What a part needs is not there; the message says what."""
 
 
+class NotInRelease(NotHere):
+    """The installed transformers has no such family, or keeps its cache in a class of its own that has no layers."""
+
+
 @dataclass
 class Findings:
     """What one part found: *checks* that must hold, *figures* to be read, *skipped* what of it was not run."""
@@ -101,13 +105,13 @@ def _loaded(family: str, device: str, dtype: str, attention: str = "") -> Any:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     if family not in CONFIG_MAPPING:
-        raise NotHere(f"this release of transformers has no {family}")
+        raise NotInRelease(f"this release of transformers has no {family}")
     return load(Source(family, random_weights=True, device=device, dtype=dtype, attention=attention))
 
 
 def _verified(family: str, device: str, dtype: str, attention: str, kind: str, found: Findings) -> None:
     """All checks of ``kvlint verify``, and the attention implementation that was asked for."""
-    _loaded(family, "cpu", "float32")
+    _filled(family, "cpu", "float32", "dynamic")
     source = Source(family, random_weights=True, device=device, dtype=dtype, attention=attention)
     result = verify(Options(source, Plan(cache=kind)))
     if result.unsupported:
@@ -384,7 +388,7 @@ def run(
     """All parts (or those whose name contains one of *wanted*) until *limit_seconds* are used up, as plain values.
 
     *keep* is called with the document after every part. The status of a part is "passed", "failed" (a check does not
-    hold), "error" (it raised), "not run" (with its reason) or "no time" (the limit was reached before it).
+    hold), "error" (it raised), "not run" or "not in this release" (with its reason), or "no time" (the limit was reached before it).
     """
     torch, transformers = load_torch(), load_transformers()
     quiet()
@@ -428,6 +432,8 @@ def _outcome(part: Part) -> dict[str, Any]:
     found = Findings()
     try:
         part.run(found)
+    except (NotInRelease, cache_layers.UnsupportedCache) as error:
+        return {"status": "not in this release", "reason": str(error), "checks": found.checks}
     except (NotHere, NoCache) as error:
         return {"status": "not run", "reason": str(error), "checks": found.checks}
     except Exception as error:  # out of memory, a kernel that is missing: recorded, and the next part runs

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kvlint.runtime import accelerator
-from kvlint.runtime.accelerator import Findings, NotHere, Part, exit_code, parts, run
+from kvlint.runtime.accelerator import Findings, NotHere, NotInRelease, Part, exit_code, parts, run
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_check.sh"
 
@@ -74,6 +74,10 @@ def lacks(found: Findings) -> None:
     raise NotHere("no such package")
 
 
+def precedes(found: Findings) -> None:
+    raise NotInRelease("this release has no such family")
+
+
 @pytest.mark.parametrize(
     ("function", "optional", "status", "code"),
     [
@@ -82,6 +86,7 @@ def lacks(found: Findings) -> None:
         (raises, False, "error", 1),
         (lacks, False, "not run", 2),
         (lacks, True, "not run", 0),
+        (precedes, False, "not in this release", 0),
     ],
 )
 def test_the_exit_code_says_what_was_not_run(
