@@ -116,7 +116,7 @@ def test_a_cache_of_another_dtype_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     def update(self: Any, keys: Any, values: Any, *arguments: Any, **options: Any) -> Any:
         found = original(self, keys, values, *arguments, **options)
         self.keys = self.keys.to(torch.float32)
-        return found
+        return tuple(tensor.to(torch.bfloat16) for tensor in found)  # the model itself sees nothing
 
     monkeypatch.setattr(DynamicLayer, "update", update)
     document = run("cpu", 100.0, ["placement llama dynamic"])
