@@ -112,7 +112,7 @@ def _loaded(family: str, device: str, dtype: str, attention: str = "") -> Any:
 def _verified(family: str, device: str, dtype: str, attention: str, kind: str, found: Findings) -> None:
     """All checks of ``kvlint verify``, and the attention implementation that was asked for. What a release does not hold on a
     CPU in float32 either is no matter of the accelerator: it is listed as left out."""
-    _filled(family, "cpu", "float32", "dynamic")
+    _require_on_cpu(family, kind if kind in ("dynamic", "static") else "dynamic")
     source = Source(family, random_weights=True, device=device, dtype=dtype, attention=attention)
     result = verify(Options(source, Plan(cache=kind)))
     if result.unsupported:
@@ -153,8 +153,19 @@ def _filled(family: str, device: str, dtype: str, kind: str) -> tuple[Runner, An
     return runner, cache
 
 
+def _require_on_cpu(family: str, kind: str) -> None:
+    """Raises NotInRelease where the installed release cannot run *family* with such a cache on a CPU in float32 either."""
+    try:
+        _filled(family, "cpu", "float32", kind)
+    except (NotHere, cache_layers.UnsupportedCache):
+        raise
+    except Exception as error:  # whatever an older release raises: it is the same without an accelerator
+        raise NotInRelease(f"does not run on a CPU either: {describe(error)}") from error
+
+
 def _placement(family: str, device: str, dtype: str, kind: str, found: Findings) -> None:
     """Device and dtype of every tensor that the cache stores."""
+    _require_on_cpu(family, kind if kind in ("dynamic", "static") else "dynamic")
     runner, cache = _filled(family, device, dtype, kind)
     resting = _resting(cache) if kind.startswith("offloaded") else frozenset[int]()
     here = runner.device.type
