@@ -34,11 +34,16 @@ FAMILIES = ("llama", "mistral", "gemma3_text", "gpt_oss", "deepseek_v3", "qwen3_
 
 _RELATIVE = {"float32": 2e-3, "bfloat16": 5e-2}
 """Largest difference of a stored number to the one of a CPU in float32, in parts of the tensor's largest: rows of later
-layers carry the rounding of all before. Measured on a CPU with these models: 2e-6 in float32, 2e-2 in bfloat16."""
+layers carry the rounding of all before. bfloat16 on a CPU differs by 2e-2 with these models; float32 leaves room for the
+order in which another kernel adds."""
 
 
 class NotHere(RuntimeError):
     """What a part needs is not there; the message says what."""
+
+
+class NotInRelease(NotHere):
+    """The installed transformers has no such family, or keeps its cache in a class of its own that has no layers."""
 
 
 @dataclass
@@ -100,19 +105,24 @@ def _loaded(family: str, device: str, dtype: str, attention: str = "") -> Any:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     if family not in CONFIG_MAPPING:
-        raise NotHere(f"this release of transformers has no {family}")
+        raise NotInRelease(f"this release of transformers has no {family}")
     return load(Source(family, random_weights=True, device=device, dtype=dtype, attention=attention))
 
 
 def _verified(family: str, device: str, dtype: str, attention: str, kind: str, found: Findings) -> None:
-    """All checks of ``kvlint verify``, and the attention implementation that was asked for."""
-    _loaded(family, "cpu", "float32")
+    """All checks of ``kvlint verify``, and the attention implementation that was asked for. What a release does not hold on a
+    CPU in float32 either is no matter of the accelerator: it is listed as left out."""
+    _require_on_cpu(family, kind if kind in ("dynamic", "static") else "dynamic")
     source = Source(family, random_weights=True, device=device, dtype=dtype, attention=attention)
     result = verify(Options(source, Plan(cache=kind)))
     if result.unsupported:
         raise NotHere(result.unsupported)
+    plain = verify(Options(Source(family, random_weights=True), Plan(cache=kind)))
+    amiss = {one.name for one in plain.failures}
     for one in result.checks:
-        if one.status in (Status.PASSED, Status.FAILED):
+        if one.status is Status.FAILED and one.name in amiss:
+            found.skipped.append(f"{one.name} fails on a CPU, too: {one.message}")
+        elif one.status in (Status.PASSED, Status.FAILED):
             found.expect(f"{one.code} {one.name}".strip(), one.status is Status.PASSED, one.message)
     if attention:
         found.expect(f"attention is {attention}", result.attention == attention, result.attention)
@@ -143,8 +153,19 @@ def _filled(family: str, device: str, dtype: str, kind: str) -> tuple[Runner, An
     return runner, cache
 
 
+def _require_on_cpu(family: str, kind: str) -> None:
+    """Raises NotInRelease where the installed release cannot run *family* with such a cache on a CPU in float32 either."""
+    try:
+        _filled(family, "cpu", "float32", kind)
+    except (NotHere, cache_layers.UnsupportedCache):
+        raise
+    except Exception as error:  # whatever an older release raises: it is the same without an accelerator
+        raise NotInRelease(f"does not run on a CPU either: {describe(error)}") from error
+
+
 def _placement(family: str, device: str, dtype: str, kind: str, found: Findings) -> None:
     """Device and dtype of every tensor that the cache stores."""
+    _require_on_cpu(family, kind if kind in ("dynamic", "static") else "dynamic")
     runner, cache = _filled(family, device, dtype, kind)
     resting = _resting(cache) if kind.startswith("offloaded") else frozenset[int]()
     here = runner.device.type
@@ -383,7 +404,7 @@ def run(
     """All parts (or those whose name contains one of *wanted*) until *limit_seconds* are used up, as plain values.
 
     *keep* is called with the document after every part. The status of a part is "passed", "failed" (a check does not
-    hold), "error" (it raised), "not run" (with its reason) or "no time" (the limit was reached before it).
+    hold), "error" (it raised), "not run" or "not in this release" (with its reason), or "no time" (the limit was reached before it).
     """
     torch, transformers = load_torch(), load_transformers()
     quiet()
@@ -427,6 +448,8 @@ def _outcome(part: Part) -> dict[str, Any]:
     found = Findings()
     try:
         part.run(found)
+    except (NotInRelease, cache_layers.UnsupportedCache) as error:
+        return {"status": "not in this release", "reason": str(error), "checks": found.checks}
     except (NotHere, NoCache) as error:
         return {"status": "not run", "reason": str(error), "checks": found.checks}
     except Exception as error:  # out of memory, a kernel that is missing: recorded, and the next part runs

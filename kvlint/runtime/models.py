@@ -136,6 +136,7 @@ def _attempts(source: Source, from_type: bool) -> Iterator[tuple[Sizes | None, b
     yield replace(derived, query_heads=2, kv_heads=2, head_dim=base.hidden // 2), False
     yield replace(base, fill=True), from_type
     yield replace(derived, keep_layers=True), from_type
+    yield replace(derived, hidden=128, head_dim=32), from_type  # some families round parts of the width up to 64
 
 
 def _configuration(source: Source) -> tuple[Any, dict[str, Any], bool]:

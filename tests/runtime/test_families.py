@@ -26,6 +26,13 @@ FAMILIES = [
     ("mimo_v2_flash", {"DynamicSlidingWindowLayer": (2, 4, 7, 32), "DynamicLayer": (2, 2, 13, 32)}),
     ("bart", {"DynamicLayer": (2, 4, 13, 16)}),
     ("t5", {"DynamicLayer": (2, 4, 13, 32)}),
+    ("llava", {"DynamicLayer": (2, 2, 13, 32)}),
+    ("qwen2_vl", {"DynamicLayer": (2, 2, 13, 16)}),
+    ("hy_v4_vl", {"DynamicIndexedLayer": (2, 1, 13, 24)}),
+    ("whisper", {"DynamicLayer": (2, 4, 13, 16)}),
+    ("speech_to_text", {"DynamicLayer": (2, 4, 13, 16)}),
+    ("vision-encoder-decoder", {"DynamicLayer": (2, 4, 13, 16)}),
+    ("nemotron_h_omni", {"DynamicLayer": (2, 2, 13, 32), "LinearAttentionLayer": (), "DummyLayer": ()}),
 ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kvlint.runtime import accelerator
-from kvlint.runtime.accelerator import Findings, NotHere, Part, exit_code, parts, run
+from kvlint.runtime.accelerator import Findings, NotHere, NotInRelease, Part, exit_code, parts, run
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "gpu_check.sh"
 
@@ -74,6 +74,10 @@ def lacks(found: Findings) -> None:
     raise NotHere("no such package")
 
 
+def precedes(found: Findings) -> None:
+    raise NotInRelease("this release has no such family")
+
+
 @pytest.mark.parametrize(
     ("function", "optional", "status", "code"),
     [
@@ -82,6 +86,7 @@ def lacks(found: Findings) -> None:
         (raises, False, "error", 1),
         (lacks, False, "not run", 2),
         (lacks, True, "not run", 0),
+        (precedes, False, "not in this release", 0),
     ],
 )
 def test_the_exit_code_says_what_was_not_run(
@@ -111,7 +116,7 @@ def test_a_cache_of_another_dtype_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     def update(self: Any, keys: Any, values: Any, *arguments: Any, **options: Any) -> Any:
         found = original(self, keys, values, *arguments, **options)
         self.keys = self.keys.to(torch.float32)
-        return found
+        return tuple(tensor.to(torch.bfloat16) for tensor in found)  # the model itself sees nothing
 
     monkeypatch.setattr(DynamicLayer, "update", update)
     document = run("cpu", 100.0, ["placement llama dynamic"])

@@ -70,6 +70,29 @@ def test_nested_configurations_are_shrunk_and_rotary_sections_fit() -> None:
     assert 100 <= result["eos_token_id"][1] < 160
 
 
+@pytest.mark.parametrize(("share", "total"), [(None, 16), (0.5, 8)])
+def test_positions_of_three_axes_are_filled_in_where_a_type_leaves_them_to_its_code(
+    share: float | None, total: int
+) -> None:
+    rope = {"rope_type": "default", "rope_theta": 10000.0}
+    config = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4, "head_dim": 128,
+              "rope_parameters": rope | ({"partial_rotary_factor": share} if share else {})}  # fmt: skip
+    assert "mrope_section" not in shrink(config, Sizes())["rope_parameters"]
+    sections = shrink(config, Sizes(fill=True))["rope_parameters"]["mrope_section"]
+    assert len(sections) == 3
+    assert sum(sections) == total
+    assert min(sections) > 0
+
+
+def test_rotary_sections_of_a_latent_fit_its_rotary_part() -> None:
+    config = {
+        "hidden_size": 6144, "num_attention_heads": 64, "num_hidden_layers": 4, "head_dim": 64, "kv_lora_rank": 512,
+        "qk_rope_head_dim": 64, "rope_parameters": {"rope_type": "default", "mrope_section": [8, 12, 12]},
+    }  # fmt: skip
+    small = shrink(config, Sizes())
+    assert sum(small["rope_parameters"]["mrope_section"]) == small["qk_rope_head_dim"] // 2
+
+
 def test_shrinking_leaves_the_given_dictionary_alone() -> None:
     config = {"hidden_size": 4096, "layer_types": ["full_attention"] * 4, "num_hidden_layers": 4}
     before = {key: list(value) if isinstance(value, list) else value for key, value in config.items()}
@@ -93,3 +116,5 @@ def test_the_multi_head_formula_counts_query_heads() -> None:
     layer = LayerExpectation(Kind.FULL, query_heads=8, kv_heads=2, key_dim=16, value_dim=16)
     assert layer.mha_elements(10) == 10 * 8 * 32
     assert LayerExpectation(Kind.LINEAR).mha_elements(10) == 0
+    latent = LayerExpectation(Kind.FULL, 8, 1, 512, 64, latent=True, expanded=128 + 64 + 128)
+    assert latent.mha_elements(10) == 10 * 8 * 320
