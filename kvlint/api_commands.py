@@ -44,8 +44,9 @@ def api(ctx: click.Context) -> None:
     """Ask what kvlint knows of the cache API of each transformers release.
 
     NAME is a class, function, module, member or value: HybridCache, DynamicCache.key_cache,
-    transformers.masking_utils.create_causal_mask, cache_implementation=hybrid. Of a method, such as
-    LlamaDecoderLayer.forward, it also prints how the library calls it, what it passes on and what it returns.
+    transformers.masking_utils.create_causal_mask, cache_implementation=hybrid. The name of that option alone lists its
+    values. Of a method, such as LlamaDecoderLayer.forward, it also prints how the library calls it, what it passes on and
+    what it returns.
     """
     if ctx.invoked_subcommand is None:
         raise UsageProblem("name what to look up, such as DynamicCache.key_cache (see kvlint api --help)")

@@ -48,6 +48,8 @@ def life(timeline: Timeline, contracts: Contracts, name: str) -> list[Life]:
     text = name.strip()
     if "=" in text:
         return _value_life(timeline, text)
+    if text == _VALUE_OPTION:
+        return [_option_life(timeline)]
     symbols = _meant(timeline, text)
     if symbols:
         lives = [_symbol_life(timeline, symbol) for symbol in symbols]
@@ -73,6 +75,7 @@ def near_names(timeline: Timeline, name: str) -> Iterator[str]:
     if "=" in name:
         yield from (f"{_VALUE_OPTION}={value}" for value in timeline.cache_implementations())
         return
+    yield _VALUE_OPTION
     owner, _, _ = name.rpartition(".")
     for symbol in timeline.symbols():
         yield symbol if name.startswith("transformers.") else symbol.rpartition(".")[2]
@@ -110,6 +113,18 @@ def _value_life(timeline: Timeline, text: str) -> list[Life]:
     deprecated = timeline.generation_values("DEPRECATED_STATIC_CACHE_IMPLEMENTATIONS").get(value)
     notes = [(rs, note) for rs, note in ((deprecated, "deprecated"), (handled, "builds a class of its own")) if rs]
     return [Life(f'{_VALUE_OPTION}="{value}"', "value", accepted[value], sections=_sections(("notes", notes)))]
+
+
+def _option_life(timeline: Timeline) -> Life:
+    """Every value that the option takes, with the releases that take it, and those that announce its end."""
+    accepted = timeline.cache_implementations()
+    handled = timeline.generation_values("NEED_SETUP_CACHE_CLASSES_MAPPING")
+    deprecated = timeline.generation_values("DEPRECATED_STATIC_CACHE_IMPLEMENTATIONS")
+    values, own, ending = (
+        [(rs, value) for value, rs in sorted(found.items())] for found in (accepted, handled, deprecated)
+    )
+    sections = _sections(("values", values), ("builds a class of its own", own), ("deprecated", ending))
+    return Life(_VALUE_OPTION, "option of generate and GenerationConfig", _all(accepted.values()), sections=sections)
 
 
 def _symbol_life(timeline: Timeline, qualified: str) -> Life:

@@ -113,3 +113,9 @@ def broken_members(cls: str, name: str) -> tuple[BrokenMember, ...]:
         for row in tables()["broken"]
         if name in row["members"] and ("*" in row["classes"] or short in row["classes"])
     )
+
+
+@lru_cache(maxsize=1)
+def layer_past_families() -> Mapping[str, str]:
+    """Families whose layers call the cache ``layer_past``, and the releases on which it is a cache object."""
+    return {family: releases for releases, names in tables()["layer_past_cache"].items() for family in names}
