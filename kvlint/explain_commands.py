@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvlint.errors import UsageProblem
+from kvlint.options import FILES, HELP, REPORT, GroupedCommand, option
 
 if TYPE_CHECKING:
     from kvlint.analysis.layout import Tensor
@@ -28,14 +29,29 @@ class Explained:
     """Role, evidence, and the line of the evidence (0: none)."""
 
 
-@click.command("explain")
-@click.argument("place", metavar="FILE:LINE")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def explain(place: str, output_format: str) -> None:
+@click.command("explain", cls=GroupedCommand, context_settings=HELP)
+@click.argument("place", metavar="FILE:LINE", required=False)
+@option(
+    FILES,
+    "--project",
+    is_flag=True,
+    help="Explain the whole project of the current folder, or of a PATH given in place of FILE:LINE: its classes with "
+    "their ancestors in the library, who is put where, what the library calls.",
+)
+@option(REPORT, "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def explain(place: str | None, project: bool, output_format: str) -> None:
     """Explain the layout of the tensors that are made or used on a line, with the evidence for each axis.
 
     The line counts as in the findings (in a notebook: FILE:CELL:LINE).
     """
+    if project:
+        from kvlint.explain_project import as_text, explain_project
+
+        known = explain_project(place or ".")
+        click.echo(json.dumps(known.as_json(), indent=2) if output_format == "json" else as_text(known).rstrip("\n"))
+        return
+    if place is None:
+        raise UsageProblem("name a place (`kvlint explain src/model.py:12`), or ask for the whole --project")
     path, cell, line = parse_place(place)
     tensors, verdicts = explain_line(path, cell, line)
     if output_format == "json":
