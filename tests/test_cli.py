@@ -672,6 +672,24 @@ def test_show_settings_says_where_each_value_and_the_target_come_from() -> None:
     assert (refused.code, refused.err.count("\n")) == (2, 1)
 
 
+def test_isolated_files_are_looked_at_as_if_there_were_no_others() -> None:
+    write("pyproject.toml", "")
+    write(
+        "patch.py",
+        "from transformers.models.llama.modeling_llama import LlamaAttention\nfrom fast import fast\n\n\n"
+        "def install():\n    LlamaAttention.forward = fast\n",
+    )
+    write(
+        "fast.py",
+        "def fast(self, hidden_states, position_embeddings, attention_mask=None, past_key_values=None):\n"
+        "    k, v = self.kv(hidden_states)\n    if past_key_values is not None:\n"
+        "        k, v = past_key_values.update(k, v, self.layer_idx)\n    return self.o_proj(k), None\n",
+    )
+    together = kvlint("--no-cache", "--output-format", "concise")
+    assert (together.code, "fast.py:1:73: KV305" in together.out) == (1, True)
+    assert kvlint("--no-cache", "--isolated-files").code == 0
+
+
 def test_statistics() -> None:
     write("a.py", STALE + "k = past[1][0]\nx = 1  # kvlint: ignore[KV101]\n")
     lines = kvlint("--statistics").out.splitlines()
