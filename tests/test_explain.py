@@ -61,7 +61,7 @@ def test_both_sides_of_an_append_and_the_finding(file: Path, capsys: pytest.Capt
 def test_a_line_without_tensors(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = explain(capsys, f"{file}:1")
     assert code == 0
-    assert out == f"{file}:1: no key or value tensor is followed here\n"
+    assert out == f"{file}:1: nothing here has to do with a cache, a model or their tensors, as far as is known\n"
 
 
 def test_markdown_counts_the_lines_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +97,10 @@ def test_prose_has_findings_and_no_tensors(tmp_path: Path, capsys: pytest.Captur
     code, out, _ = explain(capsys, f"{path}:3")
     assert (code, out[:13], out.count("\n")) == (0, "KV701 silent:", 1)
     code, out, _ = explain(capsys, f"{path}:1")
-    assert (code, out) == (0, f"{path}:1: no key or value tensor is followed here\n")
+    assert (code, out) == (
+        0,
+        f"{path}:1: nothing here has to do with a cache, a model or their tensors, as far as is known\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,6 +146,58 @@ def test_a_file_that_does_not_parse(tmp_path: Path, capsys: pytest.CaptureFixtur
     code, _, err = explain(capsys, f"{path}:1")
     assert code == 2
     assert "cannot be read" in err
+
+
+VALUES = """import transformers
+from transformers import DynamicCache
+
+
+def count(tokens, thing):
+    cache = DynamicCache()
+    seen = len(cache.key_cache)
+    held = cache.get_seq_length()
+    also = thing.get_usable_length(1)
+    quiet = cache.value_cache  # kvlint: ignore[KV202]
+    try:
+        return cache.seen_tokens
+    except AttributeError:
+        return seen + held
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (6, "`cache` is a `DynamicCache` (constructed) (line 6)"),
+        (7, "`cache` is a `DynamicCache` (constructed) (line 6)"),
+        (7, "KV202 breaks: `DynamicCache` has no `key_cache`: AttributeError from 4.56.0"),
+        (8, "not reported: `get_seq_length` of a `DynamicCache` (constructed) is there on 5.24.0"),
+        (9, "not reported: nothing shows what `thing` is, and what is not known is never reported"),
+        (10, "(not reported: a comment silences it)"),
+        (12, "not reported: AttributeError raised here is caught"),
+    ],
+)
+def test_any_line_says_what_its_values_are_and_why_it_is_reported_or_not(
+    line: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(VALUES, encoding="utf-8")
+    code, out, _ = explain(capsys, f"{path}:{line}")
+    assert code == 0
+    assert any(said in item for item in out.splitlines()), out
+
+
+def test_a_line_for_other_releases_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(VALUES, encoding="utf-8")
+    _, out, _ = explain(capsys, f"{path}:7", "--target", "4.50", "--output-format", "json")
+    known = json.loads(out)
+    assert known["findings"] == []
+    assert known["target"] == "4.50 (--target)"
+    assert {"text": "cache", "what": "a `DynamicCache` (constructed)", "line": 6} in known["values"]
+    assert any("`key_cache` of a `DynamicCache`" in reason for reason in known["not_reported"])
+    assert explain(capsys, f"{path}:7", "--target", "instaled")[0] == 2
+    assert explain(capsys, f"{path}:7", "--config", str(tmp_path / "nope.toml"))[0] == 2
 
 
 PROJECT = {
