@@ -156,6 +156,8 @@ def unknown_objects(facts: Facts, line: int) -> list[str]:
             continue
         if (isinstance(node, ast.Attribute) and node.attr in members) or looks_like_cache(last_name(node.value)):
             text = facts.source(node.value)
+            if text in ("self", "cls"):
+                continue
             found.append(f"nothing shows what `{text}` is, and what is not known is never reported")
     return found
 
