@@ -46,7 +46,7 @@ class DeadVersionGuard(Check):
 
 
 def asks_for_version(facts: Facts, use: GuardUse) -> bool:
-    """True for a condition that says the word, or a name of the module made of it: what `hasattr` finds out is no promise
+    """True for a condition that says the word, or a name that was made of it: what `hasattr` finds out is no promise
     about releases."""
     if says_version(facts, use.node):
         return True
@@ -59,10 +59,10 @@ def says_version(facts: Facts, node: ast.AST) -> bool:
 
 
 def version_names(facts: Facts) -> frozenset[str]:
-    """Names that the top level of the module gives the answer to a question about a version."""
+    """Names that the module gives the answer to a question about a version."""
     known = facts.memo.get("version names")
     if not isinstance(known, frozenset):
-        made = (node for node in (facts.tree.body if facts.tree is not None else ()) if isinstance(node, ast.Assign))
+        made = (node for node in walk(facts.tree) if isinstance(node, ast.Assign)) if facts.tree is not None else ()
         known = facts.memo["version names"] = frozenset(
             target.id
             for node in made
