@@ -66,6 +66,7 @@ class Request:
     since: str | None = None
     write_baseline: bool = False
     add_ignore: str | None = None
+    isolated_files: bool = False
     changed: ChangedLines | None = None
 
     @property
@@ -166,6 +167,7 @@ class Request:
 )
 @option(REPORT, "-q", "--quiet", is_flag=True, help="Findings only: no summary, no remarks.")
 @jobs_option
+@option(RUN, "--isolated-files", is_flag=True, help="Look at each file as if there were no others.")
 @option(RUN, "--no-cache", is_flag=True, help="Neither read nor write stored results.")
 @option(RUN, "--cache-dir", metavar="FOLDER", help="Where results are stored.")
 def check(**options: Any) -> int:
@@ -190,6 +192,7 @@ def check(**options: Any) -> int:
         since=options["since"],
         write_baseline=options["write_baseline"],
         add_ignore=options["add_ignore"],
+        isolated_files=options["isolated_files"],
     )
     paths: tuple[str, ...] = options["paths"] or (".",)
     check_combinations(request, paths == ("-",))
@@ -334,6 +337,7 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
         use_suppressions=request.use_suppressions,
         jobs=settings.jobs,
         environment=request.python,
+        isolated_files=request.isolated_files,
     )
     progress = on_terminal(len(found.files)) if not request.quiet else None
     try:

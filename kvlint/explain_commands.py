@@ -1,20 +1,26 @@
-"""The command ``kvlint explain``: what is known of the tensors on one line, and by what evidence."""
+"""The command ``kvlint explain``: what is known of one line, by what evidence, and what follows; or of a whole project."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvlint.config import SHOWABLE
 from kvlint.errors import UsageProblem
+from kvlint.options import FILES, HELP, REPORT, SETTINGS, GroupedCommand, option
 
 if TYPE_CHECKING:
+    from kvlint.analysis.facts import Facts
     from kvlint.analysis.layout import Tensor
     from kvlint.analysis.layout_facts import Layouts
+    from kvlint.explain_values import Valued
+    from kvlint.jobs import Job
     from kvlint.source import Region, Source
 
 
@@ -28,28 +34,49 @@ class Explained:
     """Role, evidence, and the line of the evidence (0: none)."""
 
 
-@click.command("explain")
-@click.argument("place", metavar="FILE:LINE")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def explain(place: str, output_format: str) -> None:
-    """Explain the layout of the tensors that are made or used on a line, with the evidence for each axis.
+@click.command("explain", cls=GroupedCommand, context_settings=HELP)
+@click.argument("place", metavar="FILE:LINE", required=False)
+@option(
+    FILES,
+    "--project",
+    is_flag=True,
+    help="Explain the whole project of the current folder, or of a PATH given in place of FILE:LINE: its classes with "
+    "their ancestors in the library, who is put where, what the library calls.",
+)
+@option(SETTINGS, "--target", metavar="RELEASES", help="Releases of transformers: 5.24, '>=4.56,<6', latest, project.")
+@option(SETTINGS, "--config", metavar="FILE", help="Read settings from FILE, not from the nearest pyproject.toml.")
+@option(REPORT, "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def explain(place: str | None, project: bool, target: str | None, config: str | None, output_format: str) -> None:
+    """Explain a line: what its values are, the layouts of its tensors, and why each is reported or not.
 
     The line counts as in the findings (in a notebook: FILE:CELL:LINE).
     """
-    path, cell, line = parse_place(place)
-    tensors, verdicts = explain_line(path, cell, line)
-    if output_format == "json":
-        click.echo(json.dumps(as_json(path, line, tensors, verdicts), indent=2, ensure_ascii=False))
+    if project:
+        from kvlint.explain_project import as_text, explain_project
+
+        known = explain_project(place or ".")
+        click.echo(json.dumps(known.as_json(), indent=2) if output_format == "json" else as_text(known).rstrip("\n"))
         return
-    if not tensors and not verdicts:
-        click.echo(f"{place}: no key or value tensor is followed here")
-    for tensor in tensors:
+    if place is None:
+        raise UsageProblem("name a place (`kvlint explain src/model.py:12`), or ask for the whole --project")
+    path, cell, line = parse_place(place)
+    if config is not None and not os.path.isfile(config):
+        raise UsageProblem(f"--config {config}: no such file")
+    known = explain_line(path, cell, line, target, config)
+    if output_format == "json":
+        click.echo(json.dumps(as_json(path, line, known), indent=2, ensure_ascii=False))
+        return
+    for tensor in known.tensors:
         click.echo(f"{tensor.name}: {tensor.layout}")
         for index, (role, text, where) in enumerate(tensor.axes):
             shown = f"{text}{f' (line {where})' if where else ''}" if text else "nothing shows what it is"
             click.echo(f"  axis {index}: {role or '?'}; {shown}")
-    for verdict in verdicts:
-        click.echo(verdict)
+    for said in (*known.values, *known.findings):
+        click.echo(said)
+    for reason in known.reasons:
+        click.echo(f"not reported: {reason}")
+    if not (known.tensors or known.values or known.findings or known.reasons):
+        click.echo(f"{place}: nothing here has to do with a cache, a model or their tensors, as far as is known")
 
 
 def parse_place(place: str) -> tuple[Path, int | None, int]:
@@ -63,42 +90,97 @@ def parse_place(place: str) -> tuple[Path, int | None, int]:
     return path, int(found[2]) if found[2] else None, int(found[3])
 
 
-def explain_line(path: Path, cell: int | None, line: int) -> tuple[list[Explained], list[str]]:
-    """The tensors and the findings of the layout rules on a line of a file.
+@dataclass(slots=True)
+class Line:
+    """What is known of a line: its tensors, the values of its expressions, the findings there, and why there are no more."""
 
-    Raises UsageProblem where the file cannot be read, or has no such cell or line.
+    tensors: list[Explained] = field(default_factory=list)
+    values: list[Valued] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    target: str = ""
+
+
+def explain_line(path: Path, cell: int | None, line: int, target: str | None = None, config: str | None = None) -> Line:
+    """What is known of a line of a file, with its project around it, for the releases of *target* (default: as configured).
+
+    Raises UsageProblem where the file cannot be read, has no such cell or line, or the target means nothing.
     """
     from kvlint import source
     from kvlint.analysis import analyse
     from kvlint.analysis.layout_facts import interpret
-    from kvlint.analysis.project import Project
-    from kvlint.checks import all_checks, findings
-    from kvlint.timeline import load
+    from kvlint.explain_values import reasons, values_on
+    from kvlint.linter import joint_facts, project_of
+    from kvlint.timeline import the_timeline
 
-    timeline = load()
-    codes = frozenset(check.code for check in all_checks() if check.code[2] in "567")
-    tensors: list[Explained] = []
-    verdicts: list[str] = []
+    timeline = the_timeline()
     read = source.read(path)
     if read.errors:
         problem = read.errors[0]
         where = f"{path}:{problem.line}" if problem.line else str(path)
         raise UsageProblem(f"{where}: {problem.message}")
     check_place(read, cell, line)
+    job, asked, text = job_for(path, target, config)
+    known = Line(target=text)
     for region in read.regions:
         wanted = [index for index, item in enumerate(region.lines, 1) if item.number == line and item.cell == cell]
         if not wanted:
             continue
         try:
-            facts = analyse(region, path, timeline.matching(timeline.releases[-1]), Project.of(path), timeline)
+            facts = joint_facts(job, region, path.absolute(), timeline)
+            if facts is None:
+                facts = analyse(region, path.absolute(), job.target, project_of(path.absolute().parent), timeline)
         except (SyntaxError, RecursionError) as error:
             raise UsageProblem(f"{path} cannot be read: {error}") from None
         if region.is_python:
-            tensors += tensors_on(interpret(facts, trace=True), region, wanted[0])
-        for finding in findings(facts, codes, fixes=False):
-            if source.position(region, finding.start)[::2] == (line, cell):
-                verdicts.append(f"{finding.code} {finding.category.value}: {finding.message}")
-    return tensors, verdicts
+            known.tensors += tensors_on(interpret(facts, trace=True), region, wanted[0])
+            known.values += values_on(facts, region, wanted[0])
+        known.findings += verdicts(facts, region, (line, cell), job.codes, asked)
+        if region.is_python and not known.findings:
+            known.reasons += reasons(facts, wanted[0])
+    return known
+
+
+def job_for(path: Path, target: str | None, config: str | None) -> tuple[Job, frozenset[str], str]:
+    """The file as a run would look at it, the rules that are in use for it, and the releases in force in words."""
+    from kvlint.config import Overrides, Resolver
+    from kvlint.engine.index import Index
+    from kvlint.jobs import Job
+    from kvlint.run import Options, Targets, in_use, surroundings_of
+    from kvlint.selection import known_rules
+
+    absolute = str(path.absolute())
+    folder = os.path.dirname(absolute)
+    settings = Resolver.create(Overrides(target=target), os.getcwd(), config).for_folder(folder)
+    found = Targets(Options(cwd=os.getcwd())).of(settings, folder)
+    every = frozenset(rule.code for rule in known_rules())
+    around = surroundings_of(Index(), absolute)
+    job = Job(absolute, str(path), every, every, found.releases, with_fixes=False, surroundings=around)
+    return job, in_use(*settings.codes_for(absolute)), f"{found.text} ({found.source})"
+
+
+def verdicts(
+    facts: Facts, region: Region, place: tuple[int, int | None], codes: frozenset[str], asked: frozenset[str]
+) -> list[str]:
+    """The findings of all rules on a line, those included that no run would list, with what keeps them from it."""
+    from kvlint import source
+    from kvlint.checks import findings
+    from kvlint.suppression import apply
+
+    found = findings(facts, codes, fixes=False)
+    silenced = set(apply(region.text, found, codes, (), region.kind == source.PROSE).silenced)
+    lines = []
+    for finding in found:
+        if source.position(region, finding.start)[::2] == place:
+            kept_out = ""
+            if finding.code not in asked:
+                kept_out = " (not reported: the rule is not in use)"
+            elif finding in silenced:
+                kept_out = " (not reported: a comment silences it)"
+            elif finding.category.value in SHOWABLE:
+                kept_out = f" (only counted: --show {finding.category.value})"
+            lines.append(f"{finding.code} {finding.category.value}: {finding.message}{kept_out}")
+    return lines
 
 
 def check_place(read: Source, cell: int | None, line: int) -> None:
@@ -169,7 +251,7 @@ def explained(layouts: Layouts, region: Region, name: str, tensor: Tensor) -> Ex
     return Explained(name, layouts.layout_text(settled), tuple(axes))
 
 
-def as_json(path: Path, line: int, tensors: list[Explained], verdicts: list[str]) -> dict[str, Any]:
+def as_json(path: Path, line: int, known: Line) -> dict[str, Any]:
     return {
         "path": str(path),
         "line": line,
@@ -179,7 +261,10 @@ def as_json(path: Path, line: int, tensors: list[Explained], verdicts: list[str]
                 "layout": item.layout,
                 "axes": [{"role": role, "evidence": text, "line": where or None} for role, text, where in item.axes],
             }
-            for item in tensors
+            for item in known.tensors
         ],
-        "findings": verdicts,
+        "values": [{"text": item.text, "what": item.what, "line": item.evidence or None} for item in known.values],
+        "findings": known.findings,
+        "not_reported": known.reasons,
+        "target": known.target,
     }

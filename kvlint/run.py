@@ -7,6 +7,7 @@ the result cache or linted, in worker processes where there is enough of it to p
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -182,6 +183,7 @@ def run(
     notices = tuple(target.note for target in targets.known.values() if target.note)[:1]
     stores.save()
     results.sort(key=lambda result: result.shown)
+    notices += newer_python(results)
     return Run(tuple(results), len(files), notices, tuple(targets.known.values()))
 
 
@@ -226,6 +228,24 @@ class Planner:
             return None
         job = replace(make_job(outcome, self.options, releases), surroundings=around)
         return Planned(job, outcome.size, outcome.digest)
+
+
+NEWER_PYTHON = re.compile(r"this may be syntax of Python (\d+)\.(\d+);")
+
+
+def newer_python(results: Iterable[Result]) -> tuple[str, ...]:
+    """One remark where files could not be read for a syntax that is newer than the Python that runs kvlint."""
+    needed = [
+        (int(found[1]), int(found[2]))
+        for result in results
+        if (found := next((said for item in result.diagnostics if (said := NEWER_PYTHON.search(item.message))), None))
+    ]
+    if not needed:
+        return ()
+    version = ".".join(map(str, max(needed)))
+    files = "1 file seems" if len(needed) == 1 else f"{len(needed):,} files seem"
+    how = f"`uvx --python {version} kvlint`, or an environment of Python {version} with kvlint in it"
+    return (f"{files} to be written for Python {version}: run kvlint under that one ({how})",)
 
 
 def screen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kvlint import __version__
+from kvlint import __version__, linter
 from kvlint.cli import main
 from kvlint.linter import newer_syntax
 
@@ -670,6 +671,36 @@ def test_show_settings_says_where_each_value_and_the_target_come_from() -> None:
     assert lines[-1].startswith("# transformers 4.46.0 (requirements.txt) is not among the releases kvlint knows")
     refused = kvlint("--show-settings", "--target", "instaled")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_isolated_files_are_looked_at_as_if_there_were_no_others() -> None:
+    write("pyproject.toml", "")
+    write(
+        "patch.py",
+        "from transformers.models.llama.modeling_llama import LlamaAttention\nfrom fast import fast\n\n\n"
+        "def install():\n    LlamaAttention.forward = fast\n",
+    )
+    write(
+        "fast.py",
+        "def fast(self, hidden_states, position_embeddings, attention_mask=None, past_key_values=None):\n"
+        "    k, v = self.kv(hidden_states)\n    if past_key_values is not None:\n"
+        "        k, v = past_key_values.update(k, v, self.layer_idx)\n    return self.o_proj(k), None\n",
+    )
+    together = kvlint("--no-cache", "--output-format", "concise")
+    assert (together.code, "fast.py:1:73: KV305" in together.out) == (1, True)
+    assert kvlint("--no-cache", "--isolated-files").code == 0
+
+
+def test_code_for_a_newer_python_is_named_once_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linter, "NEWER_SYNTAX", (((9, 9), re.compile(r"until")),))
+    for name in ("a.py", "b.py"):
+        write(name, f"from transformers import DynamicCache\nuntil {name}:\n    DynamicCache().key_cache\n")
+    run = kvlint("--no-cache", "--jobs", "1")
+    assert run.out.count("this may be syntax of Python 9.9") == 2
+    notes = [line for line in run.err.splitlines() if "Python 9.9" in line]
+    assert len(notes) == 1
+    assert notes[0].startswith("kvlint: note: 2 files seem to be written for Python 9.9: run kvlint under that one")
+    assert "Python" not in kvlint("--no-cache", "--jobs", "1", "-q").err
 
 
 def test_statistics() -> None:

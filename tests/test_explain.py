@@ -61,7 +61,7 @@ def test_both_sides_of_an_append_and_the_finding(file: Path, capsys: pytest.Capt
 def test_a_line_without_tensors(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = explain(capsys, f"{file}:1")
     assert code == 0
-    assert out == f"{file}:1: no key or value tensor is followed here\n"
+    assert out == f"{file}:1: nothing here has to do with a cache, a model or their tensors, as far as is known\n"
 
 
 def test_markdown_counts_the_lines_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +97,10 @@ def test_prose_has_findings_and_no_tensors(tmp_path: Path, capsys: pytest.Captur
     code, out, _ = explain(capsys, f"{path}:3")
     assert (code, out[:13], out.count("\n")) == (0, "KV701 silent:", 1)
     code, out, _ = explain(capsys, f"{path}:1")
-    assert (code, out) == (0, f"{path}:1: no key or value tensor is followed here\n")
+    assert (code, out) == (
+        0,
+        f"{path}:1: nothing here has to do with a cache, a model or their tensors, as far as is known\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,3 +146,123 @@ def test_a_file_that_does_not_parse(tmp_path: Path, capsys: pytest.CaptureFixtur
     code, _, err = explain(capsys, f"{path}:1")
     assert code == 2
     assert "cannot be read" in err
+
+
+VALUES = """import transformers
+from transformers import DynamicCache
+
+
+def count(tokens, thing):
+    cache = DynamicCache()
+    seen = len(cache.key_cache)
+    held = cache.get_seq_length()
+    also = thing.get_usable_length(1)
+    quiet = cache.value_cache  # kvlint: ignore[KV202]
+    try:
+        return cache.seen_tokens
+    except AttributeError:
+        return seen + held
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (6, "`cache` is a `DynamicCache` (constructed) (line 6)"),
+        (7, "`cache` is a `DynamicCache` (constructed) (line 6)"),
+        (7, "KV202 breaks: `DynamicCache` has no `key_cache`: AttributeError from 4.56.0"),
+        (8, "not reported: `get_seq_length` of a `DynamicCache` (constructed) is there on 5.24.0"),
+        (9, "not reported: nothing shows what `thing` is, and what is not known is never reported"),
+        (10, "(not reported: a comment silences it)"),
+        (12, "not reported: AttributeError raised here is caught"),
+    ],
+)
+def test_any_line_says_what_its_values_are_and_why_it_is_reported_or_not(
+    line: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(VALUES, encoding="utf-8")
+    code, out, _ = explain(capsys, f"{path}:{line}")
+    assert code == 0
+    assert any(said in item for item in out.splitlines()), out
+
+
+def test_a_line_for_other_releases_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(VALUES, encoding="utf-8")
+    _, out, _ = explain(capsys, f"{path}:7", "--target", "4.50", "--output-format", "json")
+    known = json.loads(out)
+    assert known["findings"] == []
+    assert known["target"] == "4.50 (--target)"
+    assert {"text": "cache", "what": "a `DynamicCache` (constructed)", "line": 6} in known["values"]
+    assert any("`key_cache` of a `DynamicCache`" in reason for reason in known["not_reported"])
+    assert explain(capsys, f"{path}:7", "--target", "instaled")[0] == 2
+    assert explain(capsys, f"{path}:7", "--config", str(tmp_path / "nope.toml"))[0] == 2
+
+
+PROJECT = {
+    "pyproject.toml": "",
+    "app/__init__.py": "",
+    "app/base.py": "from transformers.models.llama.modeling_llama import LlamaAttention\n\n\n"
+    "class Base(LlamaAttention):\n    pass\n",
+    "app/own.py": "from app.base import Base\n\n\nclass Mine(Base):\n"
+    "    def forward(self, hidden_states, past_key_values=None):\n        return hidden_states, past_key_values\n\n\n"
+    "def fast(self, hidden_states, past_key_values=None):\n    return hidden_states\n\n\n"
+    "class Unrelated:\n    pass\n",
+    "app/patch.py": "import transformers\nfrom transformers import cache_utils\n"
+    "from transformers.models.mistral.modeling_mistral import MistralAttention\n\nfrom app.own import fast\n\n\n"
+    "def install():\n    MistralAttention.forward = fast\n"
+    "    cache_utils.DynamicCache.key_cache = property(lambda self: [])\n",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, text in PROJECT.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_project_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = explain(capsys, "--project", str(project / "app"), "--output-format", "json")
+    known = json.loads(out)
+    attention = "transformers.models.llama.modeling_llama.LlamaAttention"
+    assert (code, known["root"]) == (0, str(project))
+    assert [(item["name"], item["path"], item["line"], item["through"]) for item in known["classes"]] == [
+        ("Base", "app/base.py", 4, []),
+        ("Mine", "app/own.py", 4, ["Base"]),
+    ]
+    assert all(item["library"] == [attention] for item in known["classes"])
+    (place,) = known["places"]
+    assert place["target"] == "transformers.models.mistral.modeling_mistral.MistralAttention.forward"
+    assert (place["value"], place["called_by_library"]) == ("fast", True)
+    assert place["defined"] == {"path": "app/own.py", "line": 9}
+    assert place["put"] == {"path": "app/patch.py", "line": 9}
+    entries = {item["name"]: item for item in known["entries"]}
+    assert entries["Mine.forward"]["why"] == f"derives from {attention}"
+    assert entries["fast"]["parameters"] == ["self", "hidden_states", "past_key_values"]
+    assert "app/patch.py:9" in entries["fast"]["why"]
+    assert known["shims"] == ["key_cache"]
+
+
+def test_a_project_as_text(project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    code, out, _ = explain(capsys, "--project")
+    assert code == 0
+    assert "app/own.py:4: Mine derives from transformers.models.llama.modeling_llama.LlamaAttention through Base" in out
+    assert "app/patch.py:9: transformers.models.mistral.modeling_mistral.MistralAttention.forward = fast" in out
+    assert "Unrelated" not in out
+
+
+def test_a_project_with_nothing_of_the_library(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "setup.py").write_text("", encoding="utf-8")
+    code, out, _ = explain(capsys, "--project", str(tmp_path))
+    assert (code, out.count("  none")) == (0, 5)
+
+
+def test_neither_a_place_nor_a_project_is_a_mistake(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert explain(capsys)[0] == 2
+    code, _, err = explain(capsys, "--project", str(tmp_path / "nope"))
+    assert (code, "no such file or folder" in err) == (2, True)

@@ -114,13 +114,65 @@ def test_no_file_names_a_place_on_somebodys_machine(words: str) -> None:
     assert [str(path.relative_to(ROOT)) for path in _files() if words.encode() in path.read_bytes()] == []
 
 
+HOOKED = (
+    *("a.py", "src/a.pyi", "a/b.ipynb", "README.md", "docs/a.rst", "bin/tool", "json.py"),
+    *("generation_config.json", "m/generation_config.json", "config.json", "m/my_config.json", "tsconfig.json"),
+)
+"""Files that the hooks are asked about: every one but settings in JSON that are not those of generation."""
+
+
+def test_the_snippets_for_continuous_integration_are_what_the_hooks_and_the_action_take() -> None:
+    import yaml
+
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    snippets = [yaml.safe_load(part.split("```")[0]) for part in text.split("```yaml\n")[1:]]
+    hooks = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))}
+    (local,) = [
+        hook
+        for part in snippets
+        if "repos" in part
+        for repo in part["repos"]
+        for hook in repo["hooks"]
+        if "entry" in hook
+    ]
+    assert {key: local[key] for key in ("entry", "types_or", "files", "require_serial")} == {
+        key: hooks["kvlint"][key] for key in ("entry", "types_or", "files", "require_serial")
+    }
+    inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
+    steps = [step for part in snippets for step in (part if isinstance(part, list) else part.get("steps", ()))]
+    used = [step["with"] for step in steps if step["uses"].startswith("kvlint/kvlint@")]
+    assert len(used) == 3
+    for given in used:
+        assert set(given) <= set(inputs)
+        options = [word for word in given.get("arguments", "").split() if word.startswith("--")]
+        helped = page_runner.kvlint("--help").stdout
+        assert all(option in helped for option in options)
+
+
+def test_workflows_use_every_system_and_python() -> None:
+    import yaml
+
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))["jobs"]
+    matrix = jobs["linter"]["strategy"]["matrix"]
+    assert matrix["os"] == jobs["action"]["strategy"]["matrix"]["os"]
+    assert {system.partition("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    assert matrix["python"] == [f"3.{minor}" for minor in range(10, 15)]
+    commands = [step["run"] for step in jobs["linter"]["steps"] if "run" in step]
+    named = re.findall(r"(?:tests|examples)/\w+\.py", "\n".join(commands))
+    assert named and all((ROOT / name).is_file() for name in named)
+
+
 def test_hooks_start_kvlint_on_every_kind_of_file() -> None:
     import yaml
 
     hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert [hook["id"] for hook in hooks] == ["kvlint", "kvlint-fix"]
     for hook in hooks:
-        assert hook["types_or"] == ["python", "jupyter", "markdown"]
+        assert {"python", "pyi", "jupyter", "markdown", "rst", "json"} == set(hook["types_or"])
+        wanted = [name for name in HOOKED if re.search(hook["files"], name)]
+        assert wanted == [
+            name for name in HOOKED if name.endswith("generation_config.json") or not name.endswith(".json")
+        ]
         program, *options = hook["entry"].split()
         assert program == "kvlint"
         assert page_runner.kvlint(*options, "--help").exit_code == 0

@@ -17,8 +17,8 @@ from kvlint.releases import ReleaseSet
 CODES = frozenset(check.code for check in checks.all_checks())
 RANGE = ">=4.36"
 ONES = ("4.36.2", "4.41.2", "4.47.1", "4.50.3", "4.54.1", "4.56.2", "4.57.6", "5.0.0", "5.9.0", "5.18.0", "5.24.0")
-BY_RANGE = (Category.DEPRECATED, Category.UNDECIDED)
-"""A deprecated name is told of only where every release in force has the new one."""
+BY_RANGE = (Category.DEPRECATED, Category.UNDECIDED, Category.META)
+"""A deprecated name is told of only where every release in force has the new one; a version test is dead for a range."""
 
 
 def is_module(example: Example) -> bool:
