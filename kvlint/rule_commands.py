@@ -11,6 +11,7 @@ import click
 
 from kvlint import rulebook
 from kvlint.errors import UsageProblem
+from kvlint.proofs import proven
 
 RELEASES = {"4": "the newest 4.x", "5": "the newest release"}
 
@@ -61,6 +62,7 @@ def _as_json(page: rulebook.Page) -> dict[str, Any]:
         "since": page.since,
         "url": page.url,
         "sections": dict(page.sections),
+        "proven_on": list(proven(page)),
     }
 
 
@@ -68,7 +70,9 @@ def _as_markdown(page: rulebook.Page) -> str:
     """The page without what only the tests read: captions in place of fence attributes, no front matter."""
     categories = ", ".join(category.value for category in page.categories)
     facts = f"*{categories}*, transformers {page.applies}, fix: {page.fix}"
-    return f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n" + "\n".join(_captioned(page)) + "\n"
+    text = f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n" + "\n".join(_captioned(page)) + "\n"
+    run_on = list(proven(page))
+    return text + "\n## Proven on\n\n" + "".join(f"- {line}\n" for line in run_on) if run_on else text
 
 
 def _captioned(page: rulebook.Page) -> Iterator[str]:
