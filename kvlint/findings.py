@@ -121,3 +121,7 @@ class Finding:
     """What is wrong behind it, where several findings of a file can come from one thing (``name:HybridCache``)."""
     leads: bool = False
     """The finding is that thing itself (the import that fails); the others only fail behind it."""
+
+    def __hash__(self) -> int:
+        """Of its place and words alone: a fix that many findings share may hold thousands of edits."""
+        return hash((self.code, self.start, self.end, self.message))

@@ -229,16 +229,18 @@ def shelf() -> Shelf:
 def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Facts | None:
     """The facts of a module that was walked together with those around it; None for a region that stands alone."""
     around = job.surroundings.around
-    alone = len(around) < 2 and not job.surroundings.places and not job.surroundings.own
-    if region.kind != "module" or alone:
+    if region.kind != "module" or job.surroundings.alone:
         return None
     from kvlint.analysis.joint import Joint
 
+    held = shelf()
+    if job.typing and held.joint is not None and path in held.joint.paths:
+        held.key = ""
+        return held.joint.facts_of_change(path, region.text, job.surroundings)
     texts = {other: region.text if other == job.path else text_of(other) for other in around}
     words = [f"{job.target.bits:x}", repr(job.surroundings)]
     words += [f"{other} {len(text)} {digest(text.encode('utf-8', 'replace'))}" for other, text in texts.items()]
     key = digest("\n".join(words).encode("utf-8", "surrogateescape"))
-    held = shelf()
     if held.key != key or held.joint is None:
         if held.joint is not None:
             held.joint.let_go()
@@ -303,6 +305,13 @@ def project_at(root: Path | None) -> Project:
     from kvlint.analysis.project import Project
 
     return Project(root)
+
+
+def forget_project() -> None:
+    """Lets go of every module that was followed: some of them have changed since (in an editor's server)."""
+    root_of.cache_clear()
+    project_at.cache_clear()
+    shelf.cache_clear()
 
 
 def project_of(folder: Path) -> Project:

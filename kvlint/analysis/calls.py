@@ -7,7 +7,15 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kvlint.analysis.expressions import INTERESTING, SAME_MODEL_METHODS, SIGNATURE, VERSION, Expressions, holds
+from kvlint.analysis.expressions import (
+    INTERESTING,
+    SAME_MODEL_METHODS,
+    SIGNATURE,
+    VERSION,
+    Expressions,
+    holds,
+    table_of_names,
+)
 from kvlint.analysis.facts import CallUse
 from kvlint.analysis.library import LOADERS, is_foreign_loader, is_output_class, is_own, is_torch_model_class
 from kvlint.analysis.names import (
@@ -20,7 +28,7 @@ from kvlint.analysis.names import (
     version_of_name,
 )
 from kvlint.analysis.recorder import Flow, path_of, unknown
-from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo, HookUse
 from kvlint.analysis.values import (
     CACHE,
     UNKNOWN,
@@ -85,6 +93,21 @@ ITERATORS = frozenset(
         "min",
     }
 )
+MODULE_METHODS = frozenset(
+    {"load_state_dict", "state_dict", "register_buffer", "register_parameter", "add_module", "get_submodule"}
+    | {"get_parameter", "get_buffer", "named_parameters", "named_modules", "named_children", "named_buffers"}
+    | {
+        "requires_grad_",
+        "zero_grad",
+        "share_memory",
+        "extra_repr",
+        "register_forward_hook",
+        "to_empty",
+        "set_extra_state",
+    }
+    | {"register_forward_pre_hook", "get_extra_state", "set_submodule", "register_module", "add_argument", "parse_args"}
+)
+"""Methods of ``torch.nn.Module``, and of parsers of arguments, that a project may define as well."""
 CACHE_KINDS: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache})
 HANDS_ON = frozenset({"tqdm", "trange", "track", "islice"})
 """Functions whose items are those of their first argument."""
@@ -173,6 +196,10 @@ class Calls(Expressions):
         arguments = tuple(self.expression(item, flow, node) for item in node.args)
         keywords = tuple((item.arg or "", self.expression(item.value, flow, node)) for item in node.keywords)
         self.record_symbols(node.func, callee, "call", flow)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in HOOK_REGISTRARS:
+            given = arguments[0] if arguments else next((value for name, value in keywords if name == "hook"), ())
+            for hook in of_type(given, LocalFunction):
+                hook.info.hooks[id(node)] = HookUse(node, callee, flow.releases, self.tree)
         if isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass") and len(node.args) == 2:
             self.mark_tested(node.args[1])
         if hands_on(node.func, callee) and arguments and holds(arguments[0], CACHE_KINDS):
@@ -311,12 +338,33 @@ class Calls(Expressions):
                     return made
                 if not self.is_model_instance(atom.info):
                     return (Outside(),) if is_own(atom.info) else UNKNOWN
+            else:
+                atom.info.given |= given_names(keywords)
             return self._call_model(Model(), node, keywords) if self.is_model_instance(atom.info) else UNKNOWN
         if isinstance(atom, Outside):
             return (atom,)
         if isinstance(atom, Unknown):
+            only = self.only_method(node.func)
+            if only is not None:
+                return self._call_function(LocalFunction(only, bound=True), node, arguments, keywords, flow)
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
+
+    def only_method(self, func: ast.expr) -> FunctionInfo | None:
+        """The method that an object of unknown class is asked for, where one class of the project has one of that name.
+
+        Only one that gives or takes a cache, and whose name no class of torch or of transformers has.
+        """
+        name = func.attr if isinstance(func, ast.Attribute) else ""
+        if "_" not in name.strip("_") or name in MODULE_METHODS or self.library.has_member(name):
+            return None
+        found = self.methods_named(name)
+        if len(found) != 1 or not any(isinstance(atom, (*CACHE_KINDS, Items, Sequence)) for atom in found[0].returns):
+            return None
+        return found[0]
+
+    def methods_named(self, name: str) -> list[FunctionInfo]:
+        raise NotImplementedError
 
     def _call_symbol(
         self,
@@ -487,10 +535,11 @@ class Calls(Expressions):
             path = path_of(node.func.value)
             found = self.key_of(of, str(literal(arguments[0])), node) if name == "pop" and arguments else UNKNOWN
             if path in flow.names:
-                flow.names[path] = tuple(
+                changed = [
                     changed_mapping(item, name, arguments, keywords) if isinstance(item, Mapping) else item
                     for item in flow.names[path]
-                )
+                ]
+                flow.set(path, tuple(changed))
             return join(found, *arguments[1:2]) if name in ("pop", "setdefault") else UNKNOWN
         if isinstance(of, LocalFunction):
             return (LocalFunction(of.info, bound=True),) if name == "__get__" else UNKNOWN
@@ -519,6 +568,8 @@ class Calls(Expressions):
             return UNKNOWN
         if isinstance(of, (ModelOutput, ModelKwargs, OutputDict, Mapping)) and name in ("get", "pop", "setdefault"):
             key = literal(arguments[0]) if arguments else None
+            if isinstance(of, Mapping) and arguments and not isinstance(key, str):
+                return join(table_of_names(of), *arguments[1:2])
             if isinstance(key, str):
                 if isinstance(of, ModelOutput):
                     found = self._attribute_output(of, key, node)
@@ -536,7 +587,7 @@ class Calls(Expressions):
                 added: Value = (Items((arguments[-1],)),)
                 if name == "extend":
                     added = arguments[0] if is_collection(arguments[0]) else (Sequence(UNKNOWN),)
-                flow.names[path] = grown(flow.names[path], added)
+                flow.set(path, grown(flow.names[path], added))
             return UNKNOWN
         if isinstance(of, SuperObject):
             if self.is_model_instance(of.info) and name in ("forward", "__call__"):
@@ -806,6 +857,8 @@ class Calls(Expressions):
         names = {arg.arg for arg in info.parameters()}
         pairs += [(name, value) for name, value in keywords if name in names]
         for name, value in pairs:
+            if info.home is not self:
+                info.taught[name] = join(info.taught.get(name, value), value)
             known = info.arguments.get(name)
             merged = value if known is None else join(known, value)
             if merged != known:

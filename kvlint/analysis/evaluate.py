@@ -44,7 +44,7 @@ from kvlint.analysis.names import (
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.reach import narrow
-from kvlint.analysis.recorder import Flow, Records, merge, path_of
+from kvlint.analysis.recorder import Flow, Records, merge, path_of, written_since
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format
 from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
@@ -82,6 +82,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.versions import demanded_releases
+from kvlint.behaviour import layer_past_families
 from kvlint.engine.link import family, level
 from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
@@ -108,7 +109,10 @@ WORTH_WALKING = re.compile(
 """Words of which a function needs one to meet a cache by itself, or to teach others something that matters."""
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
+LAYER_PAST = "layer_past"
 LEVELS = {"attention": 1, "layer": 2}
+MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(")
+"""What makes a model may hand it to others."""
 ASKS_THE_RELEASE = re.compile(r"version|signature|getfullargspec", re.IGNORECASE)
 KEPT = (CacheObject, LegacyCache, Sequence, Items)
 """What attributes are given that has several forms: a cache here, pairs made of it there."""
@@ -208,6 +212,11 @@ class Walk(Annotations):
                 self._places_at.setdefault(place.line, []).append(place)
         self.own_classes = frozenset(name for path, name in surroundings.own if path == here)
 
+    def methods_named(self, name: str) -> list[FunctionInfo]:
+        """The methods of this name that classes of the modules walked together define."""
+        walks = self.joint.walks.values() if self.joint is not None else (self,)
+        return [cls.methods[name] for other in walks for cls in other.classes if name in cls.methods]
+
     def pass_to_places(
         self, model: Model, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
     ) -> None:
@@ -287,7 +296,8 @@ class Walk(Annotations):
         first = {
             id(info)
             for info in self.functions
-            if info.name == "__init__" and (info.owner is None or id(info.owner) in classes)
+            if info.name == "__init__"
+            and (info.owner is None or id(info.owner) in classes or is_of_library(info.owner))
         }
         known = len(self.functions)
         for info in self.functions[:known]:
@@ -305,10 +315,14 @@ class Walk(Annotations):
 
     def _names_of_caches(self) -> set[str]:
         """Names of the module, of attributes and of functions that hold or return a cache, whatever they are called."""
-        known = [(name, value) for cls in self.classes for name, value in cls.attributes.items()]
-        known += [(info.name, info.returns) for info in self.functions]
+        known: list[tuple[str, Value]] = []
+        for other in self.joint.walks.values() if self.joint is not None else (self,):
+            known += [(name, value) for cls in other.classes for name, value in cls.attributes.items()]
+            known += [(info.name, info.returns) for info in other.functions]
         known += [(name, value) for name, value in self.module_flow.names.items() if type(value) is not Later]
-        return {name for name, value in known if holds(value, CACHES)}
+        return {
+            name for name, value in known if holds(value, CACHES) or any(holds(item, CACHES) for item in parts(value))
+        }
 
     def _meets_cache(self, info: FunctionInfo, names: set[str]) -> bool:
         """True for a function that has not been walked, because it does not speak of caches, and that uses such a name."""
@@ -339,7 +353,8 @@ class Walk(Annotations):
         """False for a function that can meet a cache only through what it is given; it is walked once that is known."""
         if info.owner is not None and self.cache_base(info.owner) is not None:
             return True
-        if WORTH_WALKING.search(self.function_text(info)) is not None:
+        text = self.function_text(info)
+        if WORTH_WALKING.search(text) is not None or MAKES_MODELS.search(text) is not None:
             return True
         return bool(aliases) and not aliases.isdisjoint(self.telling.all_words(info.node))
 
@@ -352,7 +367,8 @@ class Walk(Annotations):
     def run_module(self) -> None:
         flow = self.block(self.tree.body, self.module_flow, in_parts=self.in_parts)
         if flow is not None and flow is not self.module_flow:
-            self.module_flow.names.update(flow.names)
+            for name, value in flow.names.items():
+                self.module_flow.set(name, value)
         for name, value in self.module_flow.names.items():
             self.telling.add(name, value)
 
@@ -559,11 +575,12 @@ class Walk(Annotations):
 
     def _store(self, info: ClassInfo, name: str, path: str, value: Value, flow: Flow) -> None:
         """What an attribute is given. Others see it when the function is left: what is overwritten before that, nobody does."""
-        if self._stored is None or not path or "[" in path or not any(isinstance(atom, KEPT) for atom in value):
+        shadow = STORED_MARK + path.replace(".", STORED_MARK)
+        held = shadow in flow.names or any(isinstance(atom, KEPT) for atom in value)
+        if self._stored is None or not path or "[" in path or not held:
             self._teach_attribute(info, name, value)
             return
-        shadow = STORED_MARK + path.replace(".", STORED_MARK)
-        flow.names[shadow] = value
+        flow.set(shadow, value)
         self._stored.setdefault(shadow, []).append((info, name, value))
 
     def _leave(self, stored: dict[str, list[tuple[ClassInfo, str, Value]]], exits: list[Flow]) -> None:
@@ -616,10 +633,11 @@ class Walk(Annotations):
         if isinstance(key, str) and base_path:
             mappings = [atom for atom in base if isinstance(atom, Mapping)]
             if mappings and len(mappings) == len(base):
-                flow.names[base_path] = tuple(
+                changed = [
                     Mapping((*[item for item in atom.items if item[0] != key], (key, value)), atom.open)
                     for atom in mappings
-                )
+                ]
+                flow.set(base_path, tuple(changed))
 
     def _exec_Delete(self, node: ast.Delete, flow: Flow) -> Flow:
         for target in node.targets:
@@ -632,9 +650,8 @@ class Walk(Annotations):
                 self.record_subscript(target, base, index, "delete", flow, node)
                 holder = path_of(target.value)
                 if holder in flow.names and all(isinstance(atom, Mapping) for atom in flow.names[holder]):
-                    flow.names[holder] = tuple(
-                        changed_mapping(atom, "pop", (index,)) for atom in of_type(flow.names[holder], Mapping)
-                    )
+                    held = of_type(flow.names[holder], Mapping)
+                    flow.set(holder, tuple(changed_mapping(atom, "pop", (index,)) for atom in held))
             path = path_of(target)
             if path:
                 flow.forget(path)
@@ -1059,17 +1076,19 @@ class Walk(Annotations):
         outer = (self._owner, self._in_class_body, self._statement)
         self._owner, self._in_class_body = info, True
         inner = flow.copy()
-        before = set(inner.names)
-        after = self.block(node.body, inner)
+        fork = inner.fork
+        last = self.block(node.body, inner) or inner
         self._owner, self._in_class_body, self._statement = outer
-        for name, value in (after or inner).names.items():
+        for name in written_since(fork, [last]):
+            made = last.names.get(name)
             if (
-                name not in before
+                made is not None
+                and name not in flow.names
                 and name[0] not in "?"
                 and "." not in name
-                and not isinstance(value[0], LocalFunction)
+                and not isinstance(made[0], LocalFunction)
             ):
-                info.attributes.setdefault(name, now(value))
+                info.attributes.setdefault(name, now(made))
         return flow
 
     def run_function(self, info: FunctionInfo) -> None:
@@ -1258,6 +1277,14 @@ class Walk(Annotations):
                 tuple(atom for atom in annotated if isinstance(atom, CacheObject) and atom.cls != CACHE) or (hooked,),
                 optional,
             )
+        if arg.arg == LAYER_PAST and self.is_hook(info):
+            life = self._layer_past(info)
+            if life:
+                origin = self.origin(arg, f"transformers passes the cache of all layers to `{info.name}`")
+                hooked = CacheObject(CACHE, Certainty.PROVEN, "hook", when=life, origin=origin)
+                before = self.timeline.all - life
+                return join((hooked,), (Unknown(when=before),) if before & self.target else (), optional)
+        passed = passed or self._passed_beside(info, arg.arg)
         if any(isinstance(atom, LESSONS) for atom in passed):
             demonstrated = tuple(atom for atom in passed if not isinstance(atom, Unknown))
             also = annotated if len(demonstrated) < len(passed) else ()
@@ -1279,6 +1306,29 @@ class Walk(Annotations):
         if info.owner is not None and not any(base.startswith("transformers.") for base in info.owner.foreign_bases()):
             value = weakened(value)
         return join(value, optional)
+
+    def _layer_past(self, info: FunctionInfo) -> ReleaseSet:
+        """The releases on which the ``layer_past`` of a function that the library calls is a cache."""
+        names = [place.target for place in info.places] or [info.installed_on]
+        if info.owner is not None:
+            names += info.owner.foreign_bases()
+        found = ReleaseSet(0)
+        for name in names:
+            parts = (self.timeline.canonical(name) or name).split(".")
+            if parts[:2] == ["transformers", "models"] and len(parts) > 3 and parts[2] in layer_past_families():
+                found |= self.timeline.matching(layer_past_families()[parts[2]])
+        return found
+
+    def _passed_beside(self, info: FunctionInfo, name: str) -> Value:
+        """The caches that the other methods of a class are given under the same name, for one that nobody calls."""
+        if info.owner is None or info.callers or name not in CACHE_NAMES:
+            return ()
+        found: list[Value] = []
+        for other in info.owner.methods.values():
+            caches = of_type(other.arguments.get(name, ()), CacheObject)
+            if other is not info and caches:
+                found.append(tuple(replace(atom, certainty=min(atom.certainty, Certainty.CONTEXT)) for atom in caches))
+        return join(*found) if found else ()
 
     def conventional(self, name: str, node: ast.AST) -> Value:
         """What a parameter of this name usually is."""
@@ -1308,6 +1358,26 @@ class Walk(Annotations):
             return (Model(certainty, origin=self.origin(node, f"a parameter named `{name}`")),)
         return UNKNOWN
 
+    def _handed_to_library(self, info: FunctionInfo) -> dict[str, str]:
+        """Parameters of a method, whatever they are called, that it hands as the cache to the part of transformers that its
+        class is: ``self(states, cache=present)``, ``super().forward(states, cache=present)``."""
+        owner = info.owner
+        if owner is None or "cache" not in self.function_text(info):
+            return {}
+        calls = () if owner.method("forward") is not None else ("self", "self.forward")
+        if not any("forward" in ancestor.methods for ancestor in owner.ancestors()[1:]):
+            calls = (*calls, "super().forward")
+        if not any(is_hook_owner(base) or is_layer_class(base) for base in owner.foreign_bases()):
+            return {}
+        names = {arg.arg for arg in info.parameters()}
+        found: dict[str, str] = {}
+        for node in walk(info.node):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in calls:
+                for keyword in node.keywords:
+                    if keyword.arg == "cache" and isinstance(keyword.value, ast.Name) and keyword.value.id in names:
+                        found.setdefault(keyword.value.id, f"{ast.unparse(node.func)}(cache={keyword.value.id})")
+        return found
+
     def _usage_markers(self, info: FunctionInfo) -> dict[str, str]:
         """Parameters with a cache-like name that the body uses as only a cache can be used."""
         candidates = {
@@ -1315,9 +1385,9 @@ class Walk(Annotations):
             for arg in info.parameters()
             if arg.arg in CACHE_NAMES or arg.arg in LOOSE_CACHE_NAMES or arg.arg.endswith("_cache")
         }
+        found = self._handed_to_library(info)
         if not candidates or USED_AS_CACHE.search(self.function_text(info)) is None:
-            return {}
-        found: dict[str, str] = {}
+            return found
         for node in walk(info.node):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in candidates:
                 if node.attr in PROOF_MEMBERS:
@@ -1333,6 +1403,16 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
+
+
+def parts(value: Value) -> Iterable[Value]:
+    """The items of tuples and lists whose items are known."""
+    return (item for atom in value if isinstance(atom, Items) for item in atom.items)
+
+
+def is_of_library(info: ClassInfo) -> bool:
+    """True for a class that derives from one of transformers: what it holds stands where the library calls it."""
+    return any(base.startswith("transformers.") for base in info.foreign_bases())
 
 
 def is_opaque(value: ast.expr) -> bool:

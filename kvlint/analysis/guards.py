@@ -427,7 +427,7 @@ class Guards(Calls):
         own: list[ClassInfo] = []
         has_tuple = has_other = False
         for item in nodes:
-            value = self.expression(item, flow, node if item is not node else None)
+            value = flattened(self.expression(item, flow, node if item is not node else None))
             if isinstance(item, ast.Name) and item.id in ("tuple", "list", "Tuple", "List", "Sequence", "Iterable"):
                 has_tuple = True
                 continue
@@ -457,6 +457,13 @@ def constant_of(value: Value) -> object:
         if all(part is not None for part in parts):
             return tuple(parts) if value[0].is_tuple else list(parts)
     return None
+
+
+def flattened(value: Value) -> Value:
+    """The classes of a tuple of classes that has a name (``CLASSES = (DynamicCache, StaticCache)``)."""
+    if len(value) == 1 and isinstance(value[0], Items):
+        return tuple(atom for item in value[0].items for atom in item)
+    return value
 
 
 def flatten_union(node: ast.expr) -> list[ast.expr]:
@@ -496,6 +503,8 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
             kept.append(atom)
     if not kept:
         kept += [Instance(info) for info in classes.own]
+    if not kept and "." in path and classes.caches and not (classes.has_tuple or classes.has_other):
+        kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))  # None until somebody sets it
     return tuple(kept) or (Unknown(),)
 
 
@@ -520,6 +529,8 @@ def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
                 removed_cache = True
                 continue
         if isinstance(atom, (LegacyCache, Items, Sequence)) and classes.has_tuple:
+            continue
+        if isinstance(atom, Instance) and any(own in atom.info.ancestors() for own in classes.own):
             continue
         kept.append(atom)
     if removed_cache and not any(not isinstance(atom, (Unknown, NoneValue)) for atom in kept):

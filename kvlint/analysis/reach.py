@@ -25,24 +25,32 @@ MAX_STEPS = 4
 def narrow(walks: list[Walk]) -> None:
     """Looks once more, for fewer releases, at what only some releases get to."""
     for _ in range(MAX_STEPS):
-        if not any(walk.reach for walk in walks) or not sum(narrow_once(walk, walks) for walk in walks):
+        if not sum(narrow_once(walk, walks) for walk in walks):
             return
 
 
 def narrow_once(walk: Walk, walks: list[Walk]) -> bool:
     """One step for the functions and classes at the top of a module; False where nothing is new."""
     new = False
+    guarded = any(other.reach for other in walks)
     functions = [
         info for info in walk.functions if info.owner is None and info.parent is None and walk.was_walked(info)
     ]
     items: list[FunctionInfo | ClassInfo] = [*functions, *walk.classes]
     for item in items:
+        if not guarded and not called_under_a_guard(item, walk.target):
+            continue
         reaching = reached_by_mentions(item, walks)
         if reaching is not None and not item.releases & walk.target <= reaching:
             item.releases &= reaching
             walk.narrow(inside(item, walk), item, reaching)
             new = True
     return new
+
+
+def called_under_a_guard(item: FunctionInfo | ClassInfo, target: ReleaseSet) -> bool:
+    """True for a function with a call that not every release gets to (``old(c) if OLD else c``: no line tells)."""
+    return isinstance(item, FunctionInfo) and any(not target <= releases for releases in item.callers.values())
 
 
 def inside(item: FunctionInfo | ClassInfo, walk: Walk) -> list[FunctionInfo]:
@@ -66,7 +74,7 @@ def reached_by_mentions(item: FunctionInfo | ClassInfo, walks: list[Walk]) -> Re
             if isinstance(node, ast.Constant):
                 return None
             mentioned = True
-            found |= callers.get(id(node)) or lines.get(node.lineno, walk.target)
+            found |= callers.get(id(node), walk.target) & lines.get(node.lineno, walk.target)
             if walk.target <= found:
                 return None
     return found if mentioned else None

@@ -9,7 +9,7 @@ from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import Instance, LocalFunction, Member, Model, SuperObject
-from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled
+from kvlint.checks.library_calls import CACHE_PARAMETERS, OLD_PARAMETERS, LibraryCalled
 from kvlint.findings import Applicability, Edit, Fix
 
 NEW_NAME = "cache"
@@ -17,7 +17,7 @@ NEW_NAME = "cache"
 
 def accepted_names(info: FunctionInfo) -> set[str]:
     """Names under which the function takes the cache: parameters, and keys that it looks up in its ``**kwargs``."""
-    names = {arg.arg for arg in info.parameters() if arg.arg in CACHE_PARAMETERS}
+    names = {arg.arg for arg in info.parameters() if arg.arg in (*CACHE_PARAMETERS, *OLD_PARAMETERS)}
     if info.node.args.kwarg is not None:
         names |= {key for key, _, _ in read_keys(info.node, info.node.args.kwarg.arg)}
     return names

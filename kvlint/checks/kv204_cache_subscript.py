@@ -115,6 +115,9 @@ def replacement_of(
 ) -> Replacement:
     """The modern form of one use, seen together with what is read from the layer's pair."""
     node = use.node
+    if use.path == "layer_past":
+        hint = "it is the cache of all layers, no pair of tensors: `keys, values = layer_past.update(key, value, self.layer_idx)`"
+        return Replacement(None, "", "", hint)
     source = parenthesised(facts.source(node.value), node.value)
     if isinstance(node.slice, ast.Slice):
         return Replacement(None, "", "", "iterate over `.layers`, which is a list of layers with `.keys` and `.values`")

@@ -34,7 +34,7 @@ class LegacyTupleCache(Check):
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:
             for item in arguments_of(use):
-                if item.name not in KEYWORDS or not is_built(use, item):
+                if item.name not in KEYWORDS or not is_built(facts, use, item):
                     continue
                 target = target_of(facts, use)
                 if target is None or target.role == "mask" or (target.role == "output" and not in_model(facts, use)):
@@ -71,9 +71,9 @@ class LegacyTupleCache(Check):
         )
 
 
-def is_built(use: CallUse, item: Argument) -> bool:
+def is_built(facts: Facts, use: CallUse, item: Argument) -> bool:
     """True for a tuple or list that the code makes; what an annotation or a test merely promises may be None as well."""
-    if built_beside(item.value) and not made_here(use, item.keyword.value):
+    if built_beside(item.value) and not made_here(facts, use, item.keyword.value):
         return True
     if not is_legacy(item.value) or any(
         isinstance(atom, LegacyCache) and atom.built in PROMISED for atom in item.value
@@ -86,13 +86,13 @@ def is_built(use: CallUse, item: Argument) -> bool:
     return True
 
 
-def made_here(use: CallUse, node: ast.expr) -> bool:
+def made_here(facts: Facts, use: CallUse, node: ast.expr) -> bool:
     """True where the function of a call may itself have made pairs of a cache, for a case that it knows of."""
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-    function = use.place.function
-    if function is None or not name:
+    around = use.place.function.node if use.place.function is not None else facts.tree
+    if around is None or not name:
         return True
-    for statement in walk(function.node):
+    for statement in walk(around):
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             named = any(getattr(target, "attr", getattr(target, "id", "")) == name for target in targets)

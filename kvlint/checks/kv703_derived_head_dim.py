@@ -18,7 +18,7 @@ class DerivedHeadDim(Check):
     """Reports ``hidden_size // num_attention_heads`` of any model's configuration in the size of a cache."""
 
     triggers = ("hidden_size",)
-    also = (("num_attention_heads",), CACHE_WORDS)
+    also = (("num_attention_heads",), (*CACHE_WORDS, "key_value_heads"))
     pattern = CACHE_SIZE
     category = Category.SILENT
 

@@ -18,6 +18,7 @@ CACHE_KEYWORDS = frozenset({"cache", "past_key_values", "past_key_value", "cache
 PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
+HOOKS = frozenset({"register_forward_pre_hook", "register_forward_hook"})
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TRIES: tuple[type[ast.Try], ...] = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
 
@@ -254,6 +255,9 @@ class Lowering:
         if last == "setattr" and len(node.args) == 3:
             self._put("setattr", dotted(node.args[0]), text_of(node.args[1]), shape(node.args[2]), node)
         elif last in REGISTRARS and isinstance(node.func, ast.Attribute):
+            if last in HOOKS:
+                names = (item for part in (*node.args, *node.keywords) for item in ast.walk(part))
+                self.called |= {item.id for item in names if isinstance(item, ast.Name)}
             holder = dotted(node.func.value)
             for item in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 if isinstance(item, ast.Dict):
