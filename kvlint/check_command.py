@@ -68,6 +68,7 @@ class Request:
     add_ignore: str | None = None
     isolated_files: bool = False
     changed: ChangedLines | None = None
+    prove: str | None = None
 
     @property
     def fixing(self) -> bool:
@@ -126,6 +127,12 @@ class Request:
     FIXING, "--unsafe-fixes/--no-unsafe-fixes", default=None, help="With --fix or --diff: also those that need a look."
 )
 @option(FIXING, "--diff", is_flag=True, help="Show what --fix would change as one patch (git apply); write nothing.")
+@option(
+    FIXING,
+    "--prove",
+    metavar="COMMAND",
+    help="With --fix: run COMMAND after each unit of change, and take back those after which it fails.",
+)
 @option(FIXING, "--fix-only", is_flag=True, help="Apply fixes and report nothing.")
 @option(FIXING, "--fix-docstrings/--no-fix-docstrings", default=None, help="Also rewrite examples in docstrings.")
 @option(KNOWN, "--baseline", metavar="FILE", help="Report only findings that are not in FILE.")
@@ -193,6 +200,7 @@ def check(**options: Any) -> int:
         write_baseline=options["write_baseline"],
         add_ignore=options["add_ignore"],
         isolated_files=options["isolated_files"],
+        prove=options["prove"],
     )
     paths: tuple[str, ...] = options["paths"] or (".",)
     check_combinations(request, paths == ("-",))
@@ -235,6 +243,8 @@ def check_combinations(request: Request, stdin: bool) -> None:
     """Raises UsageProblem for options that contradict each other."""
     if request.add_ignore is not None and not request.add_ignore.isprintable():
         raise UsageProblem("--add-ignore: the reason is one line of text")
+    if request.prove is not None and (request.diff or stdin or not request.fixing):
+        raise UsageProblem("--prove goes with --fix or --fix-only, and with files")
     writes = {
         "--write-baseline": request.write_baseline,
         "--add-ignore": request.add_ignore is not None,
@@ -339,6 +349,12 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
         environment=request.python,
         isolated_files=request.isolated_files,
     )
+    proved: tuple[str, ...] = ()
+    if request.prove is not None:
+        from kvlint.proving import prove
+
+        proved = prove(found.files, options, request.prove)
+        options = replace(options, allowed=frozenset())
     progress = on_terminal(len(found.files)) if not request.quiet else None
     try:
         outcome = run(found.files, options, stdin, progress)
@@ -359,7 +375,7 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
             written = tuple(result for result in outcome.results if result.path not in refused)
             outcome = replace(outcome, results=(*written, *again.results))
     view, stale = make_view(outcome, settings, request, found.files, baseline, stdin)
-    notices = [*outcome.notices, *(notice for result in outcome.results for notice in result.notices), *stale]
+    notices = [*proved, *outcome.notices, *(notice for result in outcome.results for notice in result.notices), *stale]
     if request.write_baseline:
         return write_baseline(view, outcome, found.files, settings, request) if not faults else complain(faults)
     if request.add_ignore is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kvlint.findings import Applicability, Edit, Finding
+from kvlint.fingerprint import digest
 
 MAX_ROUNDS = 10
 
@@ -71,6 +72,33 @@ def choose(
             if len(members) == 1:
                 judged[shared] = units[-1]
     return tuple(units)
+
+
+def marked(text: str, units: Iterable[Unit]) -> list[tuple[str, Unit]]:
+    """The units of a region of this *text*, each with a mark that stays its own while other places are changed."""
+    found: list[tuple[str, Unit]] = []
+    seen: dict[str, int] = {}
+    for unit in units:
+        first = unit.findings[0]
+        words = [finding.code for finding in unit.findings] + [edit.text for edit in unit.edits]
+        words += [text[first.statement_start : first.statement_end]]
+        mark = digest("\0".join(words).encode("utf-8", "surrogatepass"))
+        seen[mark] = seen.get(mark, 0) + 1
+        found.append((f"{mark} {seen[mark]}", unit))
+    return found
+
+
+def first_unit(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """The first of the units, with what goes with it: the same edits, or the same unit of change."""
+    if not units:
+        return ()
+    names = {finding.fix.unit for finding in units[0].findings if finding.fix is not None} - {""}
+    return tuple(
+        unit
+        for unit in units
+        if unit.edits == units[0].edits
+        or any(finding.fix is not None and finding.fix.unit in names for finding in unit.findings)
+    )
 
 
 def is_allowed(finding: Finding, allowed: frozenset[Applicability], fixable: frozenset[str]) -> bool:

@@ -13,11 +13,16 @@ from kvlint.releases import ReleaseSet
 
 @dataclass(frozen=True, slots=True)
 class FixRequest:
-    """Which fixes a run applies: by applicability, by rule, and not those of kinds of findings that are *hidden*."""
+    """Which fixes a run applies: by applicability, by rule, and not those of kinds of findings that are *hidden*.
+
+    *refused* are marks of units of change that are not applied (``fixing.marked``); *single*: the first unit alone.
+    """
 
     allowed: frozenset[Applicability]
     fixable: frozenset[str]
     hidden: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +94,5 @@ class Result:
     faults: tuple[Fault, ...] = ()
     digest: str = ""
     dependencies: tuple[str, ...] = ()
+    marks: tuple[tuple[str, str], ...] = ()
+    """Of a run that applies one unit: the marks of what it applied, each with what it is in words."""

@@ -19,13 +19,13 @@ from kvlint import suppression
 from kvlint.diagnostics import Diagnostic, FileSpan, Placer, SourceLine, document_place, document_starts
 from kvlint.findings import Category, Finding
 from kvlint.fingerprint import digest
-from kvlint.fixing import MAX_ROUNDS, Unit, choose, merged_edits
+from kvlint.fixing import MAX_ROUNDS, Unit, choose, first_unit, marked, merged_edits
 from kvlint.grouping import grouped
 from kvlint.jobs import Fault, FixRequest, Job, Result
 from kvlint.roots import find_root
 from kvlint.screen import candidates
 from kvlint.selection import SYNTAX_ERROR, UNUSED_SUPPRESSION
-from kvlint.source import PROSE, EditError, Region, Skipped, Source, SourceError, apply_region_edits
+from kvlint.source import PROSE, EditError, Region, Skipped, Source, SourceError, apply_region_edits, position
 from kvlint.source import parse as parse_source
 from kvlint.timeline import the_timeline
 
@@ -89,6 +89,7 @@ class Rewrite:
     look: Look
     applied: dict[str, int]
     notices: tuple[str, ...]
+    marks: tuple[tuple[str, str], ...] = ()
 
 
 def lint(job: Job) -> Result:
@@ -143,6 +144,7 @@ def lint_bytes(job: Job, data: bytes) -> Result:
         faults=look.faults,
         digest=digest(data),
         dependencies=look.dependencies,
+        marks=rewrite.marks,
     )
 
 
@@ -330,14 +332,11 @@ def rewrite_file(job: Job, fix: FixRequest, data: bytes, look: Look, timeline: T
     applied: dict[str, int] = {}
     notices: list[str] = []
     fixable = fix.fixable
-    for _ in range(MAX_ROUNDS):
-        offered = [
-            (
-                item.region,
-                choose(shown(item.kept, fix), item.silenced, fix.allowed, fixable) if item.region.fixable else (),
-            )
-            for item in look.regions
-        ]
+    marks: list[tuple[str, str]] = []
+    for _ in range(1 if fix.single else MAX_ROUNDS):
+        offered = [(item.region, offered_in(item, fix, fixable)) for item in look.regions]
+        if fix.single:
+            offered, marks = only_first(offered)
         if not any(units for _, units in offered):
             break
         new, done, refused = one_round(look.source, offered)
@@ -358,8 +357,37 @@ def rewrite_file(job: Job, fix: FixRequest, data: bytes, look: Look, timeline: T
         if look.faults:
             break
     else:
-        notices.append(f"{job.shown}: still changing after {MAX_ROUNDS} rounds of fixes; run again")
-    return Rewrite(data, look, applied, tuple(notices))
+        if not fix.single:
+            notices.append(f"{job.shown}: still changing after {MAX_ROUNDS} rounds of fixes; run again")
+    return Rewrite(data, look, applied, tuple(notices), tuple(marks))
+
+
+def offered_in(look: RegionLook, fix: FixRequest, fixable: frozenset[str]) -> tuple[Unit, ...]:
+    """The units of a region that can be applied in this round, without those that the request refuses."""
+    if not look.region.fixable:
+        return ()
+    units = choose(shown(look.kept, fix), look.silenced, fix.allowed, fixable)
+    if not fix.refused:
+        return units
+    return tuple(unit for mark, unit in marked(look.region.text, units) if mark not in fix.refused)
+
+
+def only_first(
+    offered: Sequence[tuple[Region, tuple[Unit, ...]]],
+) -> tuple[list[tuple[Region, tuple[Unit, ...]]], list[tuple[str, str]]]:
+    """The first unit of change of all that are offered, and its marks with what they are in words."""
+    left: list[tuple[Region, tuple[Unit, ...]]] = []
+    marks: list[tuple[str, str]] = []
+    for region, units in offered:
+        chosen = first_unit(units) if not marks else ()
+        left.append((region, chosen))
+        for mark, unit in marked(region.text, units):
+            if any(unit is other for other in chosen):
+                finding = unit.findings[0]
+                line = position(region, finding.start)[0]
+                title = finding.fix.title if finding.fix is not None else ""
+                marks.append((mark, f"line {line}, {finding.code}: {title}"))
+    return left, marks
 
 
 def shown(findings: Iterable[Finding], fix: FixRequest) -> list[Finding]:

@@ -13,6 +13,7 @@ import click
 from kvlint import rulebook
 from kvlint.errors import UsageProblem
 from kvlint.options import HELP, REPORT, RULES, GroupedCommand, option
+from kvlint.proofs import proven
 
 PREFIX = re.compile(r"KV\d{0,2}\Z")
 RELEASES = {"4": "the newest 4.x", "5": "the newest release"}
@@ -78,6 +79,7 @@ def _as_json(page: rulebook.Page) -> dict[str, Any]:
         "question": page.question,
         "url": page.url,
         "sections": dict(page.sections),
+        "proven_on": list(proven(page)),
     }
 
 
@@ -87,7 +89,9 @@ def as_markdown(page: rulebook.Page) -> str:
     facts = f"*{categories}*, transformers {page.applies}, fix: {page.fix}"
     asked = f"Before a fix that is not safe: {page.question}\n\n" if page.question else ""
     body = "\n".join(_captioned(page))
-    return f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n{asked}{body}\n"
+    text = f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n{asked}{body}\n"
+    run_on = list(proven(page))
+    return text + "\n## Proven on\n\n" + "".join(f"- {line}\n" for line in run_on) if run_on else text
 
 
 def _captioned(page: rulebook.Page) -> Iterator[str]:

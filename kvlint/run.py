@@ -42,7 +42,8 @@ class Options:
     """What a run does, beyond the settings of its files.
 
     *allowed* are the fixes to apply (none: lint only). *cache_folder* "" is the platform's; *environment* is where
-    ``--target installed`` looks. *isolated_files*: each file is looked at as if there were no others.
+    ``--target installed`` looks. *isolated_files*: each file is looked at as if there were no others. *refused* and
+    *single* are those of a `FixRequest`.
     """
 
     cwd: str
@@ -56,6 +57,8 @@ class Options:
     jobs: int = 0
     environment: str | None = None
     isolated_files: bool = False
+    refused: frozenset[str] = frozenset()
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,13 +337,17 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
     from kvlint.jobs import FixRequest, Job
 
     settings = candidate.file.settings
+    fix = None
+    if options.allowed:
+        fixable, hidden = settings.fixable_codes(), settings.hidden_kinds
+        fix = FixRequest(options.allowed, fixable, hidden, options.refused, options.single)
     return Job(
         path=candidate.file.path,
         shown=shown_path(candidate.file.path, options.cwd),
         codes=candidate.codes,
         triggered=candidate.triggered,
         target=target,
-        fix=FixRequest(options.allowed, settings.fixable_codes(), settings.hidden_kinds) if options.allowed else None,
+        fix=fix,
         fix_docstrings=settings.fix_docstrings,
         use_suppressions=options.use_suppressions,
         with_fixes=options.with_fixes,

@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts
+from kvlint.analysis.names import CACHE_KEYWORDS
 from kvlint.analysis.nodes import assignment, walk
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
@@ -155,9 +157,20 @@ def bound_fix(facts: Facts, missing: MissingMember, node: ast.Attribute) -> Fix 
     if missing.use.name == "max_cache_len":
         safe = Applicability.SAFE if cache.cls == STATIC_CACHE else Applicability.UNSAFE
         return Fix("Replace with `get_max_length()`", safe, (attribute_edit(facts, node, "get_max_length()"),))
-    if cache.source in ("constructed", "self"):
+    if cache.source in ("constructed", "self") and not filled_before(facts, missing.use, node):
         return None
     return Fix("Replace with `batch_size`", Applicability.UNSAFE, (attribute_edit(facts, node, "batch_size"),))
+
+
+def filled_before(facts: Facts, use: AttributeUse, node: ast.Attribute) -> bool:
+    """True where the same function handed the cache to a model above."""
+    name = path_of(node.value)
+    return any(
+        call.place.function is use.place.function
+        and call.node.lineno < node.lineno
+        and any(keyword.arg in CACHE_KEYWORDS and path_of(keyword.value) == name for keyword in call.node.keywords)
+        for call in facts.calls
+    )
 
 
 def operands(test: ast.Compare) -> list[ast.expr]:
