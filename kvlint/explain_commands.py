@@ -54,8 +54,8 @@ def explain(place: str | None, project: bool, target: str | None, config: str | 
     if project:
         from kvlint.explain_project import as_text, explain_project
 
-        known = explain_project(place or ".")
-        click.echo(json.dumps(known.as_json(), indent=2) if output_format == "json" else as_text(known).rstrip("\n"))
+        linked = explain_project(place or ".")
+        click.echo(json.dumps(linked.as_json(), indent=2) if output_format == "json" else as_text(linked).rstrip("\n"))
         return
     if place is None:
         raise UsageProblem("name a place (`kvlint explain src/model.py:12`), or ask for the whole --project")

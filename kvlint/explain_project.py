@@ -160,13 +160,14 @@ def entries(project: Project) -> Iterator[Entry]:
         _, library = project.ancestors(path, name)
         if not library or (path, name) in project.own_classes:
             continue
-        for method in ENTRIES:
-            if (path, f"{name}.{method}") in project.functions:
-                add_entry(project, found, (path, f"{name}.{method}"), f"derives from {', '.join(library)}")
+        for member in ENTRIES:
+            if (path, f"{name}.{member}") in project.functions:
+                add_entry(project, found, (path, f"{name}.{member}"), f"derives from {', '.join(library)}")
     for place in project.places:
         target = f"{place.target}.{place.member}" if place.member else place.target
         path, name = place.value
-        method = (path, name) if place.value in project.functions else project.method(path, name, "forward")
+        own = place.value in project.functions
+        method: tuple[str, str] | None = (path, name) if own else project.method(path, name, "forward")
         if method is not None and place.by_library:
             add_entry(project, found, method, f"stands for {target} ({spot(project, *place.at)})")
     yield from sorted(found.values(), key=lambda item: (item.at.path, item.at.line))

@@ -147,7 +147,7 @@ def unknown_objects(facts: Facts, line: int) -> list[str]:
     """What looks like a use of a cache on the line and was not followed, since nothing shows what the object is."""
     if facts.tree is None:
         return []
-    followed = {id(use.node) for use in (*facts.attributes, *facts.subscripts)}
+    followed = {id(use.node) for use in facts.attributes} | {id(use.node) for use in facts.subscripts}
     classes = (v.CACHE, v.DYNAMIC_CACHE, v.STATIC_CACHE, v.ENCODER_DECODER_CACHE)
     members = {name for cls in classes for name in facts.timeline.members(cls)}
     found = []
