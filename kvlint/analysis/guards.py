@@ -158,9 +158,15 @@ class Guards(Calls):
             return self._split(flow, value[0].releases, test)
         if len(value) > 1 and self._differs_by_release(value):
             return self._split(flow, self._restricted_truth(value), test)
-        if len(value) == 1 and isinstance(value[0], HasMember):
+        if len(value) > 1 and all(
+            isinstance(atom, Truth) or (isinstance(atom, Literal) and not atom.value) for atom in value
+        ):
+            yes, _ = self._split(flow, self._restricted_truth(value), test)  # perhaps False where nobody could ask
+            return yes, flow.copy()
+        asks = [atom for atom in value if not (isinstance(atom, Literal) and not atom.value)]
+        if len(asks) == 1 and isinstance(asks[0], HasMember):
             yes = flow.copy()
-            yes.know_member(value[0].path, value[0].name)
+            yes.know_member(asks[0].path, asks[0].name)
             return yes, flow.copy()
         if len(value) == 1 and isinstance(value[0], Literal):
             if isinstance(value[0].value, bool) or (value[0].value == 1 and isinstance(test, ast.Constant)):
@@ -265,7 +271,14 @@ class Guards(Calls):
         return result
 
     def with_parameter(self, function: Atom, name: object) -> ReleaseSet | None:
-        """Releases on which a ``forward`` of the library takes the cache under this name; None for anything else."""
+        """Releases on which a ``forward`` of the library takes the cache under this name, or a function of it has a parameter
+        of this name; None for anything else."""
+        if isinstance(function, Symbol) and isinstance(name, str) and not function.name.endswith(".forward"):
+            signatures = self.timeline.signatures(self.timeline.canonical(function.name) or function.name)
+            taking = ReleaseSet(0)
+            for releases, signature in signatures:
+                taking |= releases if signature.parameter(name) is not None else ReleaseSet(0)
+            return taking if signatures else None
         if name not in CACHE_KEYWORDS:
             return None
         qualified, kind = "", "model"

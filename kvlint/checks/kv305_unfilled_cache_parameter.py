@@ -29,6 +29,10 @@ from kvlint.checks.library_calls import (
 from kvlint.findings import Applicability, Category, Finding
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
+INPUT_NAMES = (
+    *("input_ids", "inputs_embeds", "decoder_input_ids", "inputs", "input_values", "input_features", "pixel_values"),
+    *("encoder_hidden_states", "hidden_states"),
+)
 HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
 
 
@@ -119,6 +123,8 @@ class UnfilledCacheParameter(Check):
                 use.place if info is None else next((one.place for one in facts.functions if one.info is info), None)
             )
             role = hook_role(use)
+            if role == "model":
+                continue  # it sees the keyword of whoever calls the model
             names, shown = kind_names(facts, role), "the hook" if info is None else info.name
             if place is not None:
                 yield from self._key_findings(facts, node, place, positional[position].arg, names, shown, role)
@@ -197,6 +203,8 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     if parameter is None:
         return NO_RELEASE
     accepted = accepted_names(item.info)
+    if item.role == "model" and not takes_ids(item.info):
+        return NO_RELEASE  # nothing but the project calls it
     wrong = missing(dict(item.names), accepted) & item.place.releases
     if not wrong or translated_by_decorator(item.info):
         return NO_RELEASE
@@ -208,6 +216,12 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     if loose and only_passes_on(item.info, accepted) and not lost_further_on(facts, item, wrong):
         return NO_RELEASE
     return wrong
+
+
+def takes_ids(info: FunctionInfo) -> bool:
+    """True for a forward that can be called as ``generate`` does, with ids or embeddings by keyword."""
+    names = {arg.arg for arg in info.parameters()}
+    return info.node.args.kwarg is not None or info.owner is None or bool(names & set(INPUT_NAMES))
 
 
 def lost_further_on(facts: Facts, item: LibraryCalled, wrong: ReleaseSet) -> bool:

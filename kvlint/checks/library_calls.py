@@ -184,13 +184,25 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
             continue
         shown = f"{owner.name}.{info.name}"
         if info.name == "prepare_inputs_for_generation":
-            if is_own_module(owner.foreign_bases()) or _takes_cache_first(info):
+            if is_own_module(owner.foreign_bases()) or _takes_cache_first(info) or _is_stand_in(facts, owner):
                 continue
             yield LibraryCalled(info, use.place, "prepare", _prepare_names(facts, owner), shown)
         elif info.name == "forward":
             role, names, encoder = _class_role(facts, owner)
             if role and not _called_by_the_file(facts, owner):
                 yield LibraryCalled(info, use.place, role, names, shown, encoder)
+
+
+def _is_stand_in(facts: Facts, owner: ClassInfo) -> bool:
+    """True for a class without bases that the file makes objects of itself: it is no part of a model class."""
+    if owner.bases or owner.node.keywords:
+        return False
+    made = facts.memo.get("made objects")
+    if not isinstance(made, frozenset):
+        made = facts.memo["made objects"] = frozenset(
+            id(atom.info) for use in facts.calls for atom in of_type(use.callee, LocalClass)
+        )
+    return id(owner) in made
 
 
 def _takes_cache_first(info: FunctionInfo) -> bool:
