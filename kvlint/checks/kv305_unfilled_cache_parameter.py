@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts, Place
@@ -29,10 +30,8 @@ from kvlint.checks.library_calls import (
 from kvlint.findings import Applicability, Category, Finding
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
-INPUT_NAMES = (
-    *("input_ids", "inputs_embeds", "decoder_input_ids", "inputs", "input_values", "input_features", "pixel_values"),
-    *("encoder_hidden_states", "hidden_states"),
-)
+INPUT_NAMES = re.compile(r"ids$|^inputs?(?:_|$)|_inputs?$|embeds|tokens?$|features|_values$|hidden_states|^x$")
+"""What people call the ids, or what stands for them, among the parameters of a model."""
 HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
 
 
@@ -220,8 +219,10 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
 
 def takes_ids(info: FunctionInfo) -> bool:
     """True for a forward that can be called as ``generate`` does, with ids or embeddings by keyword."""
-    names = {arg.arg for arg in info.parameters()}
-    return info.node.args.kwarg is not None or info.owner is None or bool(names & set(INPUT_NAMES))
+    if info.node.args.kwarg is not None or info.owner is None:
+        return True
+    others = [arg.arg for arg in info.parameters()[info.first_positional() :] if arg.arg not in CACHE_PARAMETERS]
+    return not others or any(INPUT_NAMES.search(name) for name in others)
 
 
 def lost_further_on(facts: Facts, item: LibraryCalled, wrong: ReleaseSet) -> bool:

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import CACHE_KEYWORDS
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import Certainty, Instance, Member, Model, SuperObject, Symbol, cache_of
+from kvlint.checks.bindings import tree_of
+from kvlint.checks.cache_feeds import single_value
 from kvlint.checks.private_members import GENERATION_MIXIN
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.timeline import Dated, Signature
 
 MASK_FUNCTIONS = "transformers.masking_utils.create_"
+POSITIONS = frozenset({"cache_position", "position_ids"})
 METHODS = ("prepare_inputs_for_generation", "_prepare_cache_for_generation")
 
 
@@ -38,7 +42,7 @@ def misplaced(facts: Facts, use: CallUse) -> Iterator[Misplaced]:
     for releases, signature in signatures:
         if not signature.accepts_args and len(use.node.args) > len(signature.positional):
             too_many |= releases
-    if too_many - own:
+    if (too_many - own) & use.place.releases:
         says = f"`{shown}` takes fewer positional arguments {{when}}: TypeError"
         yield Misplaced(use.node, too_many - own, says)
         return
@@ -52,6 +56,23 @@ def misplaced(facts: Facts, use: CallUse) -> Iterator[Misplaced]:
                 if life:
                     yield Misplaced(node, life, says)
                 return
+        taken, other = by_place(signatures, index) if index else (NO_RELEASE, {})
+        if taken and POSITIONS & other.keys() and taken - own and holds_positions(facts, node):
+            says = f"argument {index + 1} of `{shown}` is the cache {{when}}, and positions are given: it raises"
+            yield Misplaced(node, taken - own, says)
+            return
+
+
+def holds_positions(facts: Facts, node: ast.expr) -> bool:
+    """True for ``torch.arange(...)``, at once or under a name that nothing else is assigned to."""
+    made = single_value(tree_of(facts).scope_of(node), node)
+    while (
+        isinstance(made, ast.Call)
+        and isinstance(made.func, ast.Attribute)
+        and made.func.attr in ("to", "unsqueeze", "cuda")
+    ):
+        made = made.func.value
+    return isinstance(made, ast.Call) and path_of(made.func).rpartition(".")[2] == "arange"
 
 
 def by_place(signatures: Dated[Signature], index: int) -> tuple[ReleaseSet, dict[str, ReleaseSet]]:
