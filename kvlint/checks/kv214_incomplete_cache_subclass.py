@@ -210,7 +210,7 @@ def releases_of_uses(facts: Facts, info: ClassInfo) -> ReleaseSet:
     stand in branches that some releases do not get to; every release for a class that is not used here."""
     if facts.tree is None or not facts.reach:
         return facts.timeline.all
-    uses = [statement for statement in statements(facts.tree) if mentions(statement, info.name)]
+    uses = [item for item in statements(facts.tree) if isinstance(item, ast.stmt) and mentions(item, info.name)]
     found = ReleaseSet(0)
     for statement in uses:
         found |= facts.reaching(statement)
