@@ -196,6 +196,10 @@ def test_flags_and_places(text: str) -> None:
     from transformers import DynamicCache
 
     class Keeper(DynamicCache):  # KV214
+        def __init__(self):
+            super().__init__()
+            self.held = {}
+
         def update(self, key_states, value_states, layer_idx, *args, **kwargs):
             self._put(key_states, value_states, layer_idx)
             return self.held[layer_idx]

@@ -127,6 +127,22 @@ def names_part(node: ast.expr, parent: ast.AST | None) -> bool:
     return isinstance(parent, ast.Attribute) or (isinstance(parent, ast.Call) and parent.func is node)
 
 
+def is_cache_config(value: Value) -> bool:
+    """True for ``generation_config.cache_config`` that nobody has set here."""
+    return any(
+        isinstance(atom, Member) and atom.name == "cache_config" and isinstance(atom.of, GenerationConfigValue)
+        for atom in value
+    )
+
+
+def table_of_names(mapping: Mapping) -> Value:
+    """What any key of a table of imported names gives (``{"grow": DynamicCache, "fixed": StaticCache}[kind]``)."""
+    values = [value for _, value in mapping.items]
+    named = not mapping.open and all(value and all(isinstance(atom, Symbol) for atom in value) for value in values)
+    return join(*values) if named and values else UNKNOWN
+
+
+GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
 OUTPUT_HOLDER = re.compile(
     r"(?i)^(?:outs?|res|results?|ret|state|inputs|kwargs|batch|step)$|output|kwargs|model_inputs"
 )
@@ -392,6 +408,8 @@ class Expressions(Recorder):
                 "_update_model_kwargs_for_generation",
             ):
                 return inherited
+            if self.timeline.signatures(GENERATION_MIXIN, name):
+                return (Member(atom, name),)
         if name in SAME_MODEL_METHODS and info.bases_known():
             return (Member(atom, name),)
         return self._attribute_by_name(name, node)
@@ -532,6 +550,8 @@ class Expressions(Recorder):
             return (self.output_cache(atom, node),)
         if isinstance(atom, (ModelKwargs, OutputDict, Unknown, Mapping)) and isinstance(key, str):
             return self.key_of(atom, key, node)
+        if isinstance(atom, Mapping):
+            return table_of_names(atom)
         if isinstance(atom, Items) and isinstance(key, int) and not isinstance(key, bool):
             return atom.items[key] if -len(atom.items) <= key < len(atom.items) else UNKNOWN
         if isinstance(atom, Sequence):
@@ -574,7 +594,9 @@ class Expressions(Recorder):
                 CacheObject(CACHE, certainty, "key", when=when, origin=self.origin(node, f'the value under "{key}"')),
             )
         if key == "cache" and isinstance(atom, (ModelKwargs, OutputDict)):
-            return (CacheObject(CACHE, Certainty.CONTEXT, "key", origin=self.origin(node, f'the value under "{key}"')),)
+            handed = isinstance(atom, ModelKwargs) and atom.hook
+            certainty, source = (Certainty.PROVEN, "hook") if handed else (Certainty.CONTEXT, "key")
+            return (CacheObject(CACHE, certainty, source, origin=self.origin(node, f'the value under "{key}"')),)
         return UNKNOWN
 
     def _version_item(self, atom: PerRelease, node: ast.Subscript) -> Value:
@@ -817,7 +839,8 @@ class Expressions(Recorder):
             return
         kinds = WITH_MODELS if name.startswith("_") or name == "generation_config" else INTERESTING
         if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds):
-            return
+            if not self.names_cache_class(base) and not is_cache_config(base):
+                return
         path = path_of(value_node)
         place = self.place(flow)
         if path and flow.knows_member(path, name):
@@ -827,11 +850,15 @@ class Expressions(Recorder):
             node, value_node, base, name, action, place, path, call=call, parent=parent
         )
 
+    def names_cache_class(self, value: Value) -> bool:
+        """True for a class of caches itself, as against an object of one."""
+        return any(self.library.cache_class(atom.name) is not None for atom in value if isinstance(atom, Symbol))
+
     def record_default(
         self, node: ast.Call, value_node: ast.expr, base: Value, name: str, flow: Flow, parent: ast.AST | None
     ) -> None:
         """``getattr(value, "name", default)``."""
-        if holds(base, WITH_MODELS) and name not in self._shims:
+        if (holds(base, WITH_MODELS) or is_cache_config(base)) and name not in self._shims:
             self.records.defaults[id(node)] = AttributeUse(
                 node, value_node, base, name, "default", self.place(flow), path_of(value_node), parent=parent
             )

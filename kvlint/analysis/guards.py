@@ -38,11 +38,16 @@ from kvlint.analysis.values import (
     Unknown,
     Value,
     literal,
+    of_type,
 )
 from kvlint.analysis.versions import compare_each
-from kvlint.releases import ReleaseSet
+from kvlint.releases import NO_RELEASE, ReleaseSet
 
 SWAPPED = {"Lt": "Gt", "LtE": "GtE", "Gt": "Lt", "GtE": "LtE", "Eq": "Eq", "NotEq": "NotEq"}
+
+
+FORWARD_KEYWORDS = frozenset({"cache_position", "use_cache"})
+"""What the timeline knows of every ``forward`` besides the names of the cache (``Timeline.forward_keywords``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +163,16 @@ class Guards(Calls):
             return self._split(flow, value[0].releases, test)
         if len(value) > 1 and self._differs_by_release(value):
             return self._split(flow, self._restricted_truth(value), test)
-        if len(value) > 1 and all(
-            isinstance(atom, Truth) or (isinstance(atom, Literal) and not atom.value) for atom in value
-        ):
-            yes, _ = self._split(flow, self._restricted_truth(value), test)  # perhaps False where nobody could ask
+        truths = of_type(value, Truth)
+        if truths and all(isinstance(atom, Truth) or literal((atom,)) is False for atom in value):
+            found = NO_RELEASE  # false otherwise: on the one path a release decides, on the other nothing does
+            for atom in truths:
+                found |= atom.releases
+            yes, _ = self._split(flow, found, test)
             return yes, flow.copy()
-        asks = [atom for atom in value if not (isinstance(atom, Literal) and not atom.value)]
-        if len(asks) == 1 and isinstance(asks[0], HasMember):
+        if len(value) == 1 and isinstance(value[0], HasMember):
             yes = flow.copy()
-            yes.know_member(asks[0].path, asks[0].name)
+            yes.know_member(value[0].path, value[0].name)
             return yes, flow.copy()
         if len(value) == 1 and isinstance(value[0], Literal):
             if isinstance(value[0].value, bool) or (value[0].value == 1 and isinstance(test, ast.Constant)):
@@ -271,15 +277,13 @@ class Guards(Calls):
         return result
 
     def with_parameter(self, function: Atom, name: object) -> ReleaseSet | None:
-        """Releases on which a ``forward`` of the library takes the cache under this name, or a function of it has a parameter
-        of this name; None for anything else."""
-        if isinstance(function, Symbol) and isinstance(name, str) and not function.name.endswith(".forward"):
-            signatures = self.timeline.signatures(self.timeline.canonical(function.name) or function.name)
-            taking = ReleaseSet(0)
-            for releases, signature in signatures:
-                taking |= releases if signature.parameter(name) is not None else ReleaseSet(0)
-            return taking if signatures else None
-        if name not in CACHE_KEYWORDS:
+        """Releases on which a function of the library has a parameter of this name; None where that is not known.
+
+        Of a ``forward`` only the parameters that have to do with the cache are.
+        """
+        if isinstance(function, Symbol) and not function.name.endswith(".forward") and isinstance(name, str):
+            return self.named_parameter(function.name, name)
+        if name not in CACHE_KEYWORDS | FORWARD_KEYWORDS:
             return None
         qualified, kind = "", "model"
         if isinstance(function, Member) and isinstance(function.of, Model) and function.name == "forward":
@@ -295,6 +299,15 @@ class Guards(Calls):
                 having |= releases if name in names else ReleaseSet(0)
             return having
         return self.timeline.keyword_of_kind(kind, str(name)) if isinstance(function, Member) else None
+
+    def named_parameter(self, function: str, name: str) -> ReleaseSet | None:
+        """The releases on which the signature of a function has a parameter; None where one of them is not known."""
+        dated = self.timeline.signatures(self.timeline.canonical(function) or function)
+        known = having = ReleaseSet(0)
+        for releases, signature in dated:
+            known |= releases
+            having |= releases if signature.parameter(name) is not None else ReleaseSet(0)
+        return having if known and self.target <= known else None
 
     def compare_values(self, op: str, left: Value, right: Value) -> ReleaseSet | None:
         if len(left) != 1 or len(right) != 1:
@@ -414,7 +427,7 @@ class Guards(Calls):
         own: list[ClassInfo] = []
         has_tuple = has_other = False
         for item in nodes:
-            value = self.expression(item, flow, node if item is not node else None)
+            value = flattened(self.expression(item, flow, node if item is not node else None))
             if isinstance(item, ast.Name) and item.id in ("tuple", "list", "Tuple", "List", "Sequence", "Iterable"):
                 has_tuple = True
                 continue
@@ -444,6 +457,13 @@ def constant_of(value: Value) -> object:
         if all(part is not None for part in parts):
             return tuple(parts) if value[0].is_tuple else list(parts)
     return None
+
+
+def flattened(value: Value) -> Value:
+    """The classes of a tuple of classes that has a name (``CLASSES = (DynamicCache, StaticCache)``)."""
+    if len(value) == 1 and isinstance(value[0], Items):
+        return tuple(atom for item in value[0].items for atom in item)
+    return value
 
 
 def flatten_union(node: ast.expr) -> list[ast.expr]:
@@ -483,6 +503,8 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
             kept.append(atom)
     if not kept:
         kept += [Instance(info) for info in classes.own]
+    if not kept and "." in path and classes.caches and not (classes.has_tuple or classes.has_other):
+        kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))  # None until somebody sets it
     return tuple(kept) or (Unknown(),)
 
 
@@ -507,6 +529,8 @@ def narrow_from(value: Value, classes: TestedClasses, path: str) -> Value:
                 removed_cache = True
                 continue
         if isinstance(atom, (LegacyCache, Items, Sequence)) and classes.has_tuple:
+            continue
+        if isinstance(atom, Instance) and any(own in atom.info.ancestors() for own in classes.own):
             continue
         kept.append(atom)
     if removed_cache and not any(not isinstance(atom, (Unknown, NoneValue)) for atom in kept):

@@ -754,9 +754,12 @@ class LayoutEval(LayoutWalk):
             and len(value[0].items) <= 4
         ):
             results: list[Value] = []
-            for item in value[0].items:
+            context = self.context
+            for number, item in enumerate(value[0].items):
+                self.context = f"{context}/{number}"  # what each round makes is something else
                 self.assign(first.target, item, inner, None)
                 results.append(self.eval(node.elt, inner))
+            self.context = context
             return (Items(tuple(results)),)
         for generator in node.generators:
             iterated = value if generator is first else self.eval(generator.iter, inner)

@@ -16,12 +16,22 @@ STATE_CLASSES = (
     "transformers.models.mamba.modeling_mamba.MambaCache",
     "transformers.cache_utils.MambaCache",
     "transformers.models.jamba.modeling_jamba.HybridMambaAttentionDynamicCache",
+    "transformers.models.qwen3_next.modeling_qwen3_next.Qwen3NextDynamicCache",
 )
-STATE_MEMBERS = frozenset({"conv_states", "ssm_states", "update_conv_state", "update_ssm_state", "has_previous_state"})
+STATE_MEMBERS = frozenset(
+    {
+        *("conv_states", "ssm_states", "recurrent_states", "update_conv_state", "update_ssm_state"),
+        "has_previous_state",
+    }
+)
 """Members of the caches of single models with recurrent states, which any model's cache may stand for."""
 
 MODEL_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditionalGeneration", "Model", "LMHeadModel")
 HOOK_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+
+
+GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
+PRE_TRAINED_MODEL = "transformers.PreTrainedModel"
 
 
 class Library:
@@ -42,6 +52,11 @@ class Library:
         for common in (*COMMON_CLASSES, *(STATE_CLASSES if name in STATE_MEMBERS else ())):
             found |= self.timeline.member(common, name)
         return found
+
+    def has_member(self, name: str) -> bool:
+        """True for a method that the models or the caches of some release have."""
+        holders = (GENERATION_MIXIN, PRE_TRAINED_MODEL, *COMMON_CLASSES)
+        return any(self.timeline.member(cls, name) for cls in holders)
 
     def _part(self, qualified: str) -> str:
         """ "layer" or "attention" for a class of a modeling file that is one and takes a cache; "" for any other name."""
@@ -120,6 +135,12 @@ def is_foreign_loader(qualified: str) -> bool:
 def is_hook_owner(qualified: str) -> bool:
     """True for a base class whose ``forward`` and generation hooks the library calls with a cache object."""
     return is_torch_model_class(qualified)
+
+
+def is_output_class(qualified: str) -> bool:
+    """True for classes of what a model returns (``modeling_outputs.py`` and the like): they are called so."""
+    short = qualified.rpartition(".")[2]
+    return qualified.startswith("transformers.") and "Output" in short and not short.startswith(("TF", "Flax"))
 
 
 def is_own_module(bases: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from kvlint.timeline import packaged_file
 
@@ -78,6 +78,7 @@ def known_configs() -> tuple[tuple[re.Pattern[str], KnownConfig], ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=16)
 def named_models(text: str) -> tuple[KnownConfig, ...]:
     """The known models that a piece of code names."""
     return tuple(config for _, config in model_mentions(text))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     CacheObject,
+    Certainty,
     Items,
     LegacyCache,
     LocalClass,
@@ -25,6 +26,16 @@ MAX_ANCESTORS = 64
 """So many classes of a file are looked at for what a class inherits."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HookUse:
+    """A call that registers a function as a hook of a module, in the module *tree*."""
+
+    node: ast.Call
+    callee: Value
+    releases: ReleaseSet
+    tree: ast.Module
+
+
 @dataclass(eq=False, slots=True)
 class FunctionInfo:
     """A function or method. Filled while the file is analysed; identity is the node's."""
@@ -36,6 +47,8 @@ class FunctionInfo:
     releases: ReleaseSet = EVERY_RELEASE
     arguments: dict[str, Value] = field(default_factory=dict)
     """Parameter name -> join of the values that call sites in the file pass."""
+    taught: dict[str, Value] = field(default_factory=dict)
+    """Of *arguments*, what call sites in other files pass."""
     returns: Value = ()
     called: bool = False
     patches: bool = False
@@ -48,6 +61,8 @@ class FunctionInfo:
     """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
+    hooks: dict[int, HookUse] = field(default_factory=dict)
+    """The calls that register it as a hook of a module, in whatever file (by the ids of their nodes)."""
     readers: set[int] = field(default_factory=set)
     """The functions (ids of their nodes; the walk's for a module's own statements) that have used the result."""
     home: object = None
@@ -57,6 +72,8 @@ class FunctionInfo:
         """Forgets what leads back to this function."""
         self.owner = self.parent = self.home = None
         self.arguments.clear()
+        self.taught.clear()
+        self.hooks.clear()
         self.returns = ()
 
     @property
@@ -91,6 +108,8 @@ class ClassInfo:
     attributes: dict[str, Value] = field(default_factory=dict)
     """Attribute name -> join of the values assigned in the class body and to ``self``."""
     releases: ReleaseSet = EVERY_RELEASE
+    given: set[str] = field(default_factory=set)
+    """The keywords with which its objects are called, where its ``forward`` is inherited from the library."""
     _assigned: frozenset[str] | None = None
     _foreign: tuple[list[ClassInfo], list[str]] | None = None
     _ancestors: tuple[tuple[Value, ...], list[ClassInfo]] | None = None
@@ -107,16 +126,9 @@ class ClassInfo:
 
     @property
     def assigned(self) -> frozenset[str]:
-        """Names of the attributes that the methods set on ``self``."""
+        """Names of the attributes that the methods set on ``self`` (``self.n += 1`` reads first: it sets nothing new)."""
         if self._assigned is None:
-            self._assigned = frozenset(
-                node.attr
-                for node in walk(self.node)
-                if isinstance(node, ast.Attribute)
-                and isinstance(node.ctx, ast.Store)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "self"
-            )
+            self._assigned = frozenset(set_on_self(self.node))
         return self._assigned
 
     def ancestors(self) -> list[ClassInfo]:
@@ -175,6 +187,21 @@ class ClassInfo:
         )
 
 
+def set_on_self(function: ast.AST) -> set[str]:
+    """Names of the attributes that a function, or the methods of a class, set on ``self``."""
+    nodes = walk(function)
+    augmented = {id(node.target) for node in nodes if isinstance(node, ast.AugAssign)}
+    return {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and id(node) not in augmented
+    }
+
+
 def own_format(owner: ClassInfo) -> Value:
     """What the ``forward`` of a model of the project gives back as its cache; () where that is not known."""
     forward = owner.method("forward")
@@ -189,5 +216,5 @@ def keeps_own_format(owner: ClassInfo) -> bool:
         return False
     held = own_format(owner)
     return any(isinstance(atom, (Items, Sequence, LegacyCache)) for atom in held) and not any(
-        isinstance(atom, CacheObject) for atom in held
+        isinstance(atom, CacheObject) and atom.certainty >= Certainty.PROVEN for atom in held
     )

@@ -75,6 +75,10 @@ STRONG_HEADS = frozenset({"num_attention_heads"})
 STRONG_HIDDEN = frozenset({"hidden_size"})
 
 
+MAX_FACTORS = 64
+"""Factors of the largest product that is looked at: a size of a cache has about six."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """The kinds of the factors of a number. *below* are those it is divided by."""
@@ -551,6 +555,8 @@ class SizeReader:
         return self.consider(node, result, scope, target) if top else result
 
     def times(self, left: Quantity, right: Quantity) -> Quantity:
+        if len(left.kinds) + len(right.kinds) > MAX_FACTORS:
+            return Quantity((OTHER,))
         return Quantity(
             left.kinds + right.kinds,
             left.below + right.below,

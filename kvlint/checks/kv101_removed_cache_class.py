@@ -8,8 +8,9 @@ from kvlint.analysis.facts import Facts
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of
 from kvlint.checks.missing_names import missing_names
+from kvlint.checks.swallowed_imports import swallowed_imports, swallowed_message
 from kvlint.checks.symbols import SymbolReference, class_fix, references
-from kvlint.findings import Finding
+from kvlint.findings import Category, Finding
 from kvlint.releases import ReleaseSet
 from kvlint.sieve import Groups
 from kvlint.timeline import Timeline
@@ -39,6 +40,18 @@ class RemovedCacheClass(Check):
                 defect=defect_of(facts, reference.qualified),
                 leads=reference.is_import,
             )
+        for reference in swallowed_imports(facts):
+            if wanted(facts, reference):
+                yield self.finding(
+                    facts,
+                    reference.node,
+                    reference.place,
+                    swallowed_message(reference),
+                    releases=reference.missing,
+                    life=facts.timeline.all - facts.timeline.importable(reference.qualified),
+                    help=reference.advice(facts),
+                    category=Category.SILENT,
+                )
 
 
 def wanted(facts: Facts, reference: SymbolReference) -> bool:

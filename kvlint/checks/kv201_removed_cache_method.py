@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, CacheObject, NoneValue, Symbol
 from kvlint.behaviour import broken_members, method_hint
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of_cache
+from kvlint.checks.layer_members import gone_from_layers, missing_layer_members
 from kvlint.checks.missing_names import missing_member_ways
 from kvlint.checks.receivers import (
     ATTRIBUTE_ERRORS,
@@ -24,7 +26,7 @@ from kvlint.checks.receivers import (
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import attribute_edit, has_comment, is_plain, minimal, parenthesised, rewrite_call
-from kvlint.sieve import Groups
+from kvlint.sieve import MEMBER, Groups
 from kvlint.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -55,11 +57,14 @@ class RemovedCacheMethod(Check):
         "early_initialization",
         "past",
         "cache.",
+        "Cache.",
+        "super().",
         "has_previous_state",
     )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
         yield from missing_member_ways(timeline)
+        yield (("layers", "Layer"),), {MEMBER + name: gone for name, gone in gone_from_layers(timeline).items()}
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for missing in missing_members(facts, "method"):
@@ -78,6 +83,18 @@ class RemovedCacheMethod(Check):
                 defect=defect_of_cache(facts, missing.cache),
                 fix=fix_of(facts, missing),
             )
+        for layer in missing_layer_members(facts, "method"):
+            yield self.finding(
+                facts,
+                layer.use.node,
+                layer.use.place,
+                f"the layers of {describe(layer.cache)} have no `{layer.use.name}()`: AttributeError {{when}}",
+                releases=layer.wrong,
+                life=layer.life,
+                help=method_hint(f"layers.{layer.use.name}"),
+                origin=layer.cache.origin,
+                defect=defect_of_cache(facts, layer.cache),
+            )
         yield from self._broken(facts)
 
     def _broken(self, facts: Facts) -> Iterator[Finding]:
@@ -86,7 +103,9 @@ class RemovedCacheMethod(Check):
             cache = known_cache(use.value)
             if cache is None or use.action != "load" or use.place.caught & ATTRIBUTE_ERRORS or use.place.known_members:
                 continue
-            if cache.local_class is not None or (use.name in TENSOR_MEMBERS and may_be_else(use.value)):
+            if use.name in TENSOR_MEMBERS and may_be_else(use.value):
+                continue
+            if cache.local_class is not None and not inherits_all(cache.local_class, use.name):
                 continue
             for row in broken_members(cache.cls, use.name):
                 life = facts.timeline.matching(row.releases)
@@ -106,10 +125,22 @@ class RemovedCacheMethod(Check):
                     )
 
 
+def inherits_all(info: ClassInfo, name: str) -> bool:
+    """True where a subclass has the member from transformers alone: no class of the project or of a third package, of
+    which ``torch.nn.Module`` is one, is among its bases with a member of its own."""
+    return (
+        info.bases_known()
+        and not info.defines(name)
+        and all(base.startswith("transformers.") for base in info.foreign_bases())
+    )
+
+
 def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     """The replacement, where it is right on all releases in force."""
     use, name = missing.use, missing.use.name
     if not isinstance(use.node, ast.Attribute) or use.place.releases - missing.cache.when:
+        return None
+    if missing.cache.source == "super":
         return None
     in_force = use.place.releases
     if name in PLAIN_RENAMES and use.call is not None:

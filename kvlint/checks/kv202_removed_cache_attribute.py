@@ -7,16 +7,17 @@ from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.nodes import assignment, walk
-from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
+from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of_cache
+from kvlint.checks.layer_members import gone_from_layers, missing_layer_members
 from kvlint.checks.missing_names import missing_member_ways
-from kvlint.checks.receivers import MissingMember, describe, missing_members, receiver
+from kvlint.checks.receivers import MissingMember, describe, hidden_members, missing_members, receiver
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import attribute_edit, has_comment, minimal, parenthesised
-from kvlint.sieve import Groups
+from kvlint.sieve import MEMBER, Groups
 from kvlint.timeline import Timeline
 
 LISTS = {"key_cache": "keys", "value_cache": "values"}
@@ -42,6 +43,7 @@ class RemovedCacheAttribute(Check):
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
         yield from missing_member_ways(timeline)
+        yield (("layers", "Layer"),), {MEMBER + name: gone for name, gone in gone_from_layers(timeline).items()}
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for missing in missing_members(facts, "attribute"):
@@ -58,6 +60,31 @@ class RemovedCacheAttribute(Check):
                 origin=missing.cache.origin,
                 defect=defect_of_cache(facts, missing.cache),
                 fix=fix_of(facts, missing),
+            )
+        for layer in missing_layer_members(facts, "attribute"):
+            yield self.finding(
+                facts,
+                layer.use.node,
+                layer.use.place,
+                f"the layers of {describe(layer.cache)} have no `{layer.use.name}`: AttributeError {{when}}",
+                releases=layer.wrong,
+                life=layer.life,
+                help=method_hint(f"layers.{layer.use.name}"),
+                origin=layer.cache.origin,
+                defect=defect_of_cache(facts, layer.cache),
+            )
+        for missing in hidden_members(facts):
+            yield self.finding(
+                facts,
+                missing.use.node,
+                missing.use.place,
+                f"{describe(missing.cache)} has no `{missing.use.name}` {{when}}: this is always the default",
+                releases=missing.wrong,
+                life=missing.life,
+                category=Category.SILENT,
+                help=method_hint(missing.use.name),
+                origin=missing.cache.origin,
+                defect=defect_of_cache(facts, missing.cache),
             )
         for use in facts.attributes:
             yield from self._uncalled(facts, use)
@@ -93,7 +120,7 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     use, node = missing.use, missing.use.node
     if not isinstance(node, ast.Attribute) or use.action != "load" or use.place.releases - missing.cache.when:
         return None
-    if missing.cache.source == "self" and use.name in LISTS:
+    if missing.cache.source == "super" or (missing.cache.source == "self" and use.name in LISTS):
         return None  # a subclass that fills the lists itself is not mended one by one
     in_force = use.place.releases
     if missing.cache.cls == ENCODER_DECODER_CACHE and use.name in LISTS:
@@ -107,7 +134,7 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
             "Replace with `get_seq_length()`", Applicability.SAFE, (attribute_edit(facts, node, "get_seq_length()"),)
         )
     if use.name in ("max_cache_len", "max_batch_size") and in_force <= facts.timeline.matching(">=5.13"):
-        return bound_fix(facts, missing.cache, use.name, node)
+        return bound_fix(facts, missing, node)
     return None
 
 
@@ -119,11 +146,17 @@ def rebuilds_list(statement: ast.stmt) -> bool:
     return any(isinstance(target, ast.Attribute) and target.attr in LISTS for target in flat)
 
 
-def bound_fix(facts: Facts, cache: CacheObject, name: str, node: ast.Attribute) -> Fix:
-    """The names that replaced the bounds of static caches; ``batch_size`` is -1 before the first update."""
-    if name == "max_cache_len":
+def bound_fix(facts: Facts, missing: MissingMember, node: ast.Attribute) -> Fix | None:
+    """The names that replaced the bounds of static caches.
+
+    ``batch_size`` is -1 before the first update: none for a cache that may have been made just before.
+    """
+    cache = missing.cache
+    if missing.use.name == "max_cache_len":
         safe = Applicability.SAFE if cache.cls == STATIC_CACHE else Applicability.UNSAFE
         return Fix("Replace with `get_max_length()`", safe, (attribute_edit(facts, node, "get_max_length()"),))
+    if cache.source in ("constructed", "self"):
+        return None
     return Fix("Replace with `batch_size`", Applicability.UNSAFE, (attribute_edit(facts, node, "batch_size"),))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, IterationUse, SubscriptUse
@@ -35,6 +36,17 @@ from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 OLD_ARITY = {ENCODER_DECODER_CACHE: 4}
 NEW_ARITY = {ENCODER_DECODER_CACHE: 6}
 TRANSPARENT_CALLS = frozenset({"enumerate", "reversed", "tuple", "list", "iter", "zip"})
+
+
+PAIR_NAMES = re.compile(r"(?i)(?:^|_)k(?:ey)?s?(?:_|$)"), re.compile(r"(?i)(?:^|_)v(?:al(?:ue)?)?s?(?:_|$)")
+
+
+def takes_pair(use: IterationUse, cache: CacheObject) -> bool:
+    """``past_key, past_value = layer_past`` of what the library hands to a function."""
+    if use.how != "unpack" or cache.source != "hook" or not isinstance(use.target, ast.Tuple):
+        return False
+    names = [item.id if isinstance(item, ast.Name) else "" for item in use.target.elts]
+    return len(names) == 2 and all(pattern.search(name) for pattern, name in zip(PAIR_NAMES, names, strict=True))
 
 
 class CacheIteration(Check):
@@ -99,6 +111,22 @@ class CacheIteration(Check):
                 help="iterate over `cache.layers`; each layer has `.keys` and `.values` (4.54 and newer)",
                 origin=cache.origin,
             )
+            return
+        if takes_pair(use, cache):
+            life = releases_of(facts.timeline, "library-passes-cache-objects")
+            wrong = use.place.releases & cache.when & life
+            if wrong:
+                yield self.finding(
+                    facts,
+                    use.node,
+                    use.place,
+                    "the cache of all layers is unpacked as if it were the pair of one: ValueError, it has an item for "
+                    "each layer, {when}",
+                    releases=wrong,
+                    life=life,
+                    help="`keys, values = cache.update(keys, values, self.layer_idx)` stores the new ones and gives all",
+                    origin=cache.origin,
+                )
             return
         target = pair_target(use)
         if target is None:

@@ -6,17 +6,22 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kvlint.analysis.evaluate import handler_names
 from kvlint.analysis.facts import AttributeUse, CallUse, Facts
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, STATIC_CACHE, CacheObject, NegativeNumber, Value, literal
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
+from kvlint.checks.bindings import tree_of
 from kvlint.checks.receivers import describe, known_cache
 from kvlint.checks.signs import NEGATIVE, POSITIVE, ZERO, Signs, sign_of
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
+
+BROAD = frozenset({"ValueError", "Exception", "BaseException"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,8 @@ class CropArgument(Check):
                 fix=crop_fix(facts, use, cache, argument),
             )
             return
-        if argument.is_negative or use.place.caught & {"ValueError", "Exception"}:
+        caught = bool(use.place.caught & BROAD)
+        if argument.is_negative or (caught and not thrown_away(facts, use)):
             return
         if argument.keyword == "tokens_to_remove" and argument.number is None:
             return  # written for the new meaning; its sign is not to be seen
@@ -100,16 +106,18 @@ class CropArgument(Check):
                 use.call,
                 use.place,
                 f"`crop` of {describe(cache)} takes the number of tokens to remove, below zero; "
-                f"a positive one (the length to keep) raises {error} {{when}}",
+                f"a positive one (the length to keep) raises {error} {{when}}"
+                + (", and the `except` around throws the cache away every time" if caught else ""),
                 releases=wrong,
                 life=life,
+                category=Category.SILENT if caught else None,
                 help="write `cache.crop(-(cache.get_seq_length() - length))`, or `cache.crop(-n)` to remove n tokens",
                 origin=cache.origin,
                 fix=crop_fix(facts, use, cache, argument),
             )
             return
         life = releases_of(facts.timeline, "crop-positive-warns")
-        if in_force & life and cache.cls != STATIC_CACHE:
+        if not caught and in_force & life and cache.cls != STATIC_CACHE:
             yield self.finding(
                 facts,
                 use.call,
@@ -138,6 +146,24 @@ class CropArgument(Check):
                 help="build a new cache, or `cache.reset()` (5.18 and newer)",
                 origin=cache.origin,
             )
+
+
+def thrown_away(facts: Facts, use: AttributeUse) -> bool:
+    """True where the handler that takes the exception puts something else in the cache's place: nothing says then that
+    the call never works."""
+    path = path_of(use.value_node)
+    child: ast.AST = use.node
+    for node in tree_of(facts).ancestors(use.node):
+        if isinstance(node, ast.Try) and any(child is statement for statement in node.body):
+            handler = next((one for one in node.handlers if handler_names(one) & BROAD), None)
+            if handler is not None:
+                targets = [target for item in walk(handler) for target in assignment(item)[0]]
+                if path and any(path_of(target) == path for target in targets):
+                    return True
+                returned = [item.value for item in handler.body if isinstance(item, ast.Return)]
+                return any(isinstance(one, ast.Call) and "Cache" in ast.unparse(one.func) for one in returned)
+        child = node
+    return False
 
 
 def argument_of(facts: Facts, use: CallUse, receiver: str) -> Argument | None:

@@ -22,10 +22,10 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import sure_arguments
 from kvlint.checks.missing_names import symbols_in
-from kvlint.checks.positional import METHODS, misplaced
+from kvlint.checks.positional import PREPARE, misplaced, private_methods
 from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
-from kvlint.releases import ReleaseSet
+from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import drop_keywords, keyword_edit
 from kvlint.sieve import Groups
 from kvlint.timeline import Signature, Timeline
@@ -49,14 +49,16 @@ class CacheUpdateArguments(Check):
         "reorder_cache(",
         "_attention_mask",
         "Exportable",
-        *METHODS,
+        "_for_generation",
+        "create_",
+        "_cache",
     )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, abc.Mapping[str, ReleaseSet]]]:
         yield (tuple(f"{name}(" for name in sorted(CHECKED_METHODS)), CACHE_WORDS), {}
         modules = (*MASK_MODULES, EXPORT_MODULE)
         yield (), {name.rpartition(".")[2]: timeline.all for name in symbols_in(timeline, modules)}
-        yield (), dict.fromkeys(METHODS, timeline.all)
+        yield (), dict.fromkeys(sorted({PREPARE, *private_methods(timeline)}), timeline.all)
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:
@@ -69,9 +71,11 @@ class CacheUpdateArguments(Check):
 
     def _places(self, facts: Facts, use: CallUse) -> Iterator[Finding]:
         """Positional arguments of functions whose order changed."""
+        told = NO_RELEASE
         for item in misplaced(facts, use):
             wrong = use.place.releases & item.life
-            if wrong and not use.place.caught & {"TypeError", "Exception"}:
+            if wrong and not use.place.caught & {"TypeError", "Exception"} and not wrong & told:
+                told |= wrong
                 yield self.finding(
                     facts,
                     item.node,
@@ -79,7 +83,7 @@ class CacheUpdateArguments(Check):
                     item.says,
                     releases=wrong,
                     life=item.life,
-                    help="name the arguments: their order differs between releases",
+                    help=item.help,
                 )
 
     def _method(self, facts: Facts, use: CallUse, cache: CacheObject, name: str) -> Iterator[Finding]:

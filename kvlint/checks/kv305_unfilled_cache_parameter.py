@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import CallUse, Facts, Place
+from kvlint.analysis.facts import Facts, Place
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
-from kvlint.analysis.values import Instance, LocalFunction, Member, Model, of_type
+from kvlint.analysis.values import Instance, LocalFunction, Model
 from kvlint.checks.base import Check
 from kvlint.checks.cache_parameters import (
     accepted_names,
@@ -20,13 +21,17 @@ from kvlint.checks.cache_parameters import (
     renaming_fix,
     translated_by_decorator,
 )
+from kvlint.checks.hooks import registered_hooks
+from kvlint.checks.kv211_cache_as_decode_flag import cuts_to_last, drops_media
 from kvlint.checks.library_calls import (
     CACHE_PARAMETERS,
+    OLD_PARAMETERS,
     LibraryCalled,
     kind_names,
     library_called,
     without_made_cache,
 )
+from kvlint.checks.library_contracts import cache_by_position
 from kvlint.findings import Applicability, Category, Finding
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
@@ -35,23 +40,18 @@ INPUT_NAMES = re.compile(r"ids$|^inputs?(?:_|$)|_inputs?$|embeds|tokens?$|featur
 HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
 
 
-BY_POSITION = frozenset({"GPT2Block", "DecisionTransformerGPT2Block", "ImageGPTBlock", "GPTBigCodeBlock", "GitLayer"})
-"""Layers that their models give the cache as the second argument, whatever it is called (4.57.6 and 5.24.0, the
-``modeling_*.py`` of gpt2, decision_transformer, imagegpt, gpt_bigcode and git)."""
-
-
 class UnfilledCacheParameter(Check):
     """Reports functions that the library calls and that do not know the keyword it uses for the cache."""
 
     triggers = ("past_key_value", "cache_params", "forward", "prepare_inputs_for_generation")
     also = (("forward", "prepare_inputs_for_generation"),)
-    pattern = r"\b(?:past_key_values?|cache_params|cache)\s*[:=,)\"'\]]|\.\s*forward\s*=(?!=)"
+    pattern = r"\b(?:past_key_values?|cache_params|cache|layer_past|past)\s*[:=,)\"'\]]|\.\s*forward\s*=(?!=)"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         called = library_called(facts)
         wrong = {id(item): unfilled(facts, item) for item in called}
-        hit = [item for item in called if wrong[id(item)] and not filled_by_position(item)]
+        hit = [item for item in called if wrong[id(item)]]
         for item in hit:
             yield self._parameter_finding(facts, item, wrong[id(item)], hit)
         yield from self._kwargs_findings(facts, called)
@@ -80,9 +80,10 @@ class UnfilledCacheParameter(Check):
         life = NO_RELEASE
         for name in passed:
             life |= item.names[name]
-        renamed = item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
+        renamed = passed == ["cache"] and item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
         fix = None
-        if not item.elsewhere and not wrong & without_made_cache(facts, item.info.owner):
+        old = parameter.arg in OLD_PARAMETERS  # it has been None for years: what a cache there would wake nobody knows
+        if not old and not item.elsewhere and not wrong & without_made_cache(facts, item.info.owner):
             fix = renaming_fix(facts, item, parameter, hit) if renamed else merging_fix(facts, item, parameter, passed)
         node: ast.AST = item.patched.node if item.elsewhere and item.patched is not None else parameter
         return self.finding(
@@ -108,30 +109,26 @@ class UnfilledCacheParameter(Check):
                 )
 
     def _hook_findings(self, facts: Facts) -> Iterator[Finding]:
-        for use in facts.calls:
-            hook = hook_function(use)
-            if hook is None or calls_model_by_old_name(facts):
-                continue
-            info = hook if isinstance(hook, FunctionInfo) else None
-            node = hook.node if isinstance(hook, FunctionInfo) else hook
-            position = 2 + (info.first_positional() if info is not None else 0)
-            positional = [*node.args.posonlyargs, *node.args.args]
-            if len(positional) <= position:
-                continue
-            place = (
-                use.place if info is None else next((one.place for one in facts.functions if one.info is info), None)
-            )
-            role = hook_role(use)
-            if role == "model":
-                continue  # it sees the keyword of whoever calls the model
-            names, shown = kind_names(facts, role), "the hook" if info is None else info.name
-            if place is not None:
-                yield from self._key_findings(facts, node, place, positional[position].arg, names, shown, role)
+        """Hooks see what the library hands to the module; those of a whole model, what its caller hands to it."""
+        by_old_name = calls_model_by_old_name(facts)
+        by_new_name = any(
+            any(isinstance(atom, Model) for atom in use.callee) and any(name == "cache" for name, _ in use.keywords)
+            for use in facts.calls
+        )
+        for hook in registered_hooks(facts):
+            if hook.role == "model" and not by_new_name:
+                continue  # nobody here says under which name it comes
+            role = hook.role or "attention"
+            if not by_old_name or hook.role in ("layer", "attention"):
+                names = kind_names(facts, role)
+                yield from self._key_findings(
+                    facts, hook.function, hook.place, hook.keywords, names, hook.shown.strip("`"), hook.role or "model"
+                )
 
     def _key_findings(
         self,
         facts: Facts,
-        function: ast.AST,
+        function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         place: Place,
         kwargs: str,
         names: dict[str, ReleaseSet],
@@ -150,9 +147,11 @@ class UnfilledCacheParameter(Check):
         life = NO_RELEASE
         for name in passed:
             life |= names[name]
-        only_new = place.releases <= facts.timeline.keyword_of_kind("model", "cache")
-        # Users may hand the cache to a model under the old name, which a forward of the library translates.
-        applicability = Applicability.UNSAFE if role == "model" and only_new else Applicability.SAFE
+        # Anybody may hand the cache to a model under the old name, which a forward of the library translates.
+        only_new = role != "model" and place.releases <= facts.timeline.keyword_of_kind("model", "cache")
+        body: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+        wakes = role in ("model", "prepare") and any(cuts_to_last(node) or drops_media(node) for node in body)
+        applicability = Applicability.UNSAFE if wakes else Applicability.SAFE
         fix = keys_fix(facts, function, kwargs, applicability, only_new) if passed == ["cache"] else None
         for key, node, raises in keys:
             if key not in HOOK_KEYS:
@@ -172,8 +171,10 @@ class UnfilledCacheParameter(Check):
 
 
 def known_parameter(info: FunctionInfo) -> ast.arg | None:
-    """The first parameter that is named like the cache on some release."""
-    return next((arg for arg in info.parameters() if arg.arg in CACHE_PARAMETERS), None)
+    """The first parameter that is named like the cache on some release, else the one that was before there were caches."""
+    parameters = info.parameters()
+    named = (arg for names in (CACHE_PARAMETERS, OLD_PARAMETERS) for arg in parameters if arg.arg in names)
+    return next(named, None)
 
 
 def missing(names: dict[str, ReleaseSet], accepted: set[str]) -> ReleaseSet:
@@ -186,14 +187,16 @@ def missing(names: dict[str, ReleaseSet], accepted: set[str]) -> ReleaseSet:
     return given - taken
 
 
-def filled_by_position(item: LibraryCalled) -> bool:
-    """True for the second parameter of a layer that is handed its cache by position."""
-    owner, parameter = item.info.owner, known_parameter(item.info)
-    if owner is None or parameter is None:
-        return False
-    positional = [*item.info.node.args.posonlyargs, *item.info.node.args.args]
-    place = next((index for index, arg in enumerate(positional) if arg is parameter), -1)
-    return place == 2 and any(base.rpartition(".")[2] in BY_POSITION for base in owner.foreign_bases())
+def filled_by_position(facts: Facts, item: LibraryCalled, parameter: ast.arg) -> ReleaseSet:
+    """Releases on which the model hands the part its cache by position, at the place of this parameter after ``self``."""
+    owner, arguments = item.info.owner, item.info.node.args
+    place = [*arguments.posonlyargs, *arguments.args].index(parameter) - 1
+    classes = [*(owner.foreign_bases() if owner is not None else ()), item.replaces]
+    found = NO_RELEASE
+    for cls in classes:
+        if cls.startswith("transformers."):
+            found |= cache_by_position(facts, cls, place)
+    return found
 
 
 def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
@@ -205,7 +208,9 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     if item.role == "model" and not takes_ids(item.info):
         return NO_RELEASE  # nothing but the project calls it
     wrong = missing(dict(item.names), accepted) & item.place.releases
-    if not wrong or translated_by_decorator(item.info):
+    if wrong and item.role in ("layer", "attention") and parameter not in item.info.node.args.kwonlyargs:
+        wrong -= filled_by_position(facts, item, parameter)
+    if not wrong or translated_by_decorator(item.info) or fills_it_itself(facts, item, parameter.arg):
         return NO_RELEASE
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
     if loose and item.encoder:
@@ -223,6 +228,21 @@ def takes_ids(info: FunctionInfo) -> bool:
         return True
     others = [arg.arg for arg in info.parameters()[info.first_positional() :] if arg.arg not in CACHE_PARAMETERS]
     return not others or any(INPUT_NAMES.search(name) for name in others)
+
+
+def fills_it_itself(facts: Facts, item: LibraryCalled, name: str) -> bool:
+    """True for ``past`` and ``layer_past`` where the project speaks of the key: it hands on what it keeps itself."""
+    if name not in OLD_PARAMETERS:
+        return False
+    owner = item.info.owner
+    functions = [info for cls in owner.ancestors() for info in cls.methods.values()] if owner is not None else []
+    others = [info.node for info in functions if info is not item.info]
+    written = any(
+        (isinstance(node, ast.Constant) and node.value == name) or (isinstance(node, ast.keyword) and node.arg == name)
+        for function in others
+        for node in walk(function)
+    )
+    return written or any(key == name for use in facts.calls for key, _ in use.keywords)
 
 
 def lost_further_on(facts: Facts, item: LibraryCalled, wrong: ReleaseSet) -> bool:
@@ -273,26 +293,6 @@ def advice(name: str, passed: list[str], renamed: bool) -> str:
         return f"call the parameter `cache`, or take both names: `cache=None, {name}=None`"
     others = ", ".join(f"`{item}=None`" for item in passed)
     return f"take {others} besides `{name}` and use whichever is given: right on every release"
-
-
-def hook_function(use: CallUse) -> FunctionInfo | ast.Lambda | None:
-    """The function of the file, or the lambda, that a call registers as a hook which sees keyword arguments."""
-    func = use.node.func
-    if not isinstance(func, ast.Attribute) or func.attr not in ("register_forward_pre_hook", "register_forward_hook"):
-        return None
-    flag = use.keyword("with_kwargs")
-    if flag is None or not isinstance(flag.value, ast.Constant) or flag.value.value is not True or not use.arguments:
-        return None
-    if use.node.args and isinstance(use.node.args[0], ast.Lambda):
-        return use.node.args[0]
-    return next((atom.info for atom in of_type(use.arguments[0], LocalFunction)), None)
-
-
-def hook_role(use: CallUse) -> str:
-    for atom in use.callee:
-        if isinstance(atom, Member) and isinstance(atom.of, Model):
-            return atom.of.role
-    return "attention"
 
 
 def calls_model_by_old_name(facts: Facts) -> bool:

@@ -48,8 +48,8 @@ class Mention:
 class RenamedCacheOutputKey(Check):
     """Reports keys of model outputs that are spelled as on another release where nothing translates them."""
 
-    triggers = OLD_KEYS
-    pattern = r"[\"'](?:past_key_values?|cache_params)[\"']"
+    triggers = ("past_key_value", "cache_params")
+    pattern = r"[\"'](?:past_key_values?|cache_params)[\"']|\bupdate\(|\bdict\("
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.nodes import assignment, walk
+from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import ModelLayers, Unknown
+from kvlint.checks.absent_values import place_at
 from kvlint.checks.base import Check
-from kvlint.checks.library_calls import LibraryCalled, library_called
-from kvlint.checks.part_results import returns_two, wrong_results
+from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, library_called
+from kvlint.checks.library_contracts import unpack_two
+from kvlint.checks.part_results import wrong_results
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment
@@ -31,6 +35,8 @@ class AttentionThirdOutput(Check):
             return
         yield from self._results(facts)
         called = {id(item.info.node): item for item in library_called(facts) if item.role == "attention"}
+        for module in called.values():
+            yield from self._never_stored(facts, module)
         for use in facts.returns:
             function = use.place.function
             item = called.get(id(function.node)) if function is not None else None
@@ -58,6 +64,25 @@ class AttentionThirdOutput(Check):
                     fix=drop_third(facts, value) if in_force <= life and value is use.node.value else None,
                 )
 
+    def _never_stored(self, facts: Facts, item: LibraryCalled) -> Iterator[Finding]:
+        """``return out, (key, value)`` of a module that leaves the cache it is given alone."""
+        pair = None if item.elsewhere or by_parameters(item) else returned_pair(item.info)
+        life = two_outputs(facts, item)
+        wrong = item.place.releases & life
+        if pair is None or not wrong:
+            return
+        yield self.finding(
+            facts,
+            pair,
+            place_at(facts, pair, item.place),
+            f"`{item.shown}` returns the keys and values of this step, which nothing reads {{when}}, and stores none: "
+            "every step sees its own tokens alone",
+            releases=wrong,
+            life=life,
+            category=Category.SILENT,
+            help="store them in the cache that is handed over: `keys, values = cache.update(keys, values, self.layer_idx)`",
+        )
+
     def _results(self, facts: Facts) -> Iterator[Finding]:
         """The other way: what code takes from a part of the library that it calls itself."""
         for item in wrong_results(facts):
@@ -77,6 +102,53 @@ class AttentionThirdOutput(Check):
                 else "take the attention output and the weights; the cache is updated in place",
                 category=Category.BREAKS if item.outcome else Category.SILENT,
             )
+
+
+KEYS, VALUES = re.compile(r"(?i)^k(?:ey)?s?(?:_|\d|$)"), re.compile(r"(?i)^v(?:al(?:ue)?)?s?(?:_|\d|$)")
+"""Names of keys and values."""
+
+
+def returned_pair(info: FunctionInfo) -> ast.expr | None:
+    """The pair of keys and values that a function gives back behind its result; None where it may store them: it reads a
+    parameter for the cache, or hands on what else it is given."""
+    taken = {arg.arg for arg in info.parameters() if arg.arg in (*CACHE_PARAMETERS, "layer_past")}
+    spec = info.node.args
+    taken |= {arg.arg for arg in (spec.vararg, spec.kwarg) if arg is not None}
+    nodes = walk(info.node)
+    if any(isinstance(node, ast.Name) and node.id in taken for node in nodes):
+        return None
+    if any(isinstance(node, ast.Attribute) and node.attr in ("update", "cat", "append") for node in nodes):
+        return None  # kept in some other place
+    for node in nodes:
+        value = node.value if isinstance(node, ast.Return) else None
+        for item in value.elts[1:] if isinstance(value, ast.Tuple) else ():
+            found = bound_value(nodes, item)
+            if is_pair(found):
+                return found
+    return None
+
+
+def bound_value(nodes: list[ast.AST], node: ast.expr) -> ast.expr:
+    """What a name is bound to, where that is one thing only (beside None)."""
+    if not isinstance(node, ast.Name):
+        return node
+    given = [value for targets, value in map(assignment, nodes) if any(is_named(target, node.id) for target in targets)]
+    given = [value for value in given if not (isinstance(value, ast.Constant) and value.value is None)]
+    return given[0] if len(given) == 1 and given[0] is not None else node
+
+
+def is_named(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def is_pair(node: ast.expr) -> bool:
+    """``(key, value)``, also behind a condition."""
+    if isinstance(node, ast.IfExp):
+        return is_pair(node.body) or is_pair(node.orelse)
+    if not isinstance(node, ast.Tuple) or len(node.elts) != 2:
+        return False
+    names = [item.id if isinstance(item, ast.Name) else "" for item in node.elts]
+    return KEYS.search(names[0]) is not None and VALUES.search(names[1]) is not None
 
 
 def returned(function: ast.AST, value: ast.expr | None) -> ast.Tuple | None:
@@ -139,7 +211,7 @@ def is_past(node: ast.expr) -> bool:
 def two_outputs(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     """Releases on which the layer around the module unpacks two outputs."""
     owner = item.info.owner
-    return returns_two(facts, [*(owner.foreign_bases() if owner is not None else ()), item.replaces])
+    return unpack_two(facts, [*(owner.foreign_bases() if owner is not None else ()), item.replaces])
 
 
 def drop_third(facts: Facts, value: ast.Tuple) -> Fix | None:

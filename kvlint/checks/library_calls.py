@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from kvlint.analysis.callers import GENERATIVE_NAMES, filled_by_prepare, uncalled
 from kvlint.analysis.facts import AssignUse, AttributeUse, CallUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
-from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS, MODEL_PARTS
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     Certainty,
@@ -26,20 +27,16 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.values import Mapping as DictDisplay
+from kvlint.checks.installing import installed_by_helpers
 from kvlint.engine.link import level
 from kvlint.engine.units import Place as LinkedPlace
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
 """Names under which some release hands over the cache. ``layer_past`` is left out: it held a tuple, not a cache."""
+OLD_PARAMETERS = ("layer_past", "past")
+"""Older names for what a layer has cached, or a model. A few families pass ``layer_past``; nothing ever passes ``past``."""
 
-GENERATIVE_NAMES = (
-    "ForCausalLM",
-    "LMHeadModel",
-    "ForConditionalGeneration",
-    "ForQuestionGeneration",
-    "ForSpeechSeq2Seq",
-)
 OTHER_FRAMEWORKS = ("TF", "Flax")
 NO_CACHE_MADE = {
     "reformer": ">=4.54",
@@ -127,15 +124,27 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
     if place.member == "prepare_inputs_for_generation":
         names = class_names(facts, place.target, place.member) or kind_names(facts, "model")
         return LibraryCalled(info, where, "prepare", names, shown)
-    names = class_names(facts, place.target)
+    names = with_successor(facts, place.target, kind, class_names(facts, place.target))
     known = facts.timeline.class_kind(facts.timeline.canonical(place.target) or place.target)
     if names and known in ("model", "layer", "attention"):
         kind = known
+    elif names and is_mixer(known, short):
+        kind = "mixer"
     elif short not in class_names_of_library(facts) and not place.target.startswith("transformers.models."):
         return None
     else:
         names = kind_names(facts, kind)
     return LibraryCalled(info, where, kind, names, shown, is_encoder_family(short))
+
+
+def with_successor(facts: Facts, target: str, kind: str, names: dict[str, ReleaseSet]) -> dict[str, ReleaseSet]:
+    """The keywords of a class, and of what stands in its place on the releases that no longer have it."""
+    gone = facts.timeline.all - facts.timeline.importable(target)
+    if not names or not gone:
+        return names
+    return either(
+        names, {name: releases & gone for name, releases in kind_names(facts, kind).items() if releases & gone}
+    )
 
 
 def class_names_of_library(facts: Facts) -> frozenset[str]:
@@ -165,7 +174,7 @@ def class_names(facts: Facts, qualified: str, method: str = "forward") -> dict[s
     names: dict[str, ReleaseSet] = {}
     for releases, keywords in facts.timeline.forward_keywords(facts.timeline.canonical(qualified) or qualified, method):
         for keyword in keywords:
-            if keyword in CACHE_PARAMETERS:
+            if keyword in (*CACHE_PARAMETERS, "layer_past"):
                 names[keyword] = names.get(keyword, NO_RELEASE) | releases
     return names
 
@@ -186,11 +195,35 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
         if info.name == "prepare_inputs_for_generation":
             if is_own_module(owner.foreign_bases()) or _takes_cache_first(info) or _is_stand_in(facts, owner):
                 continue
-            yield LibraryCalled(info, use.place, "prepare", _prepare_names(facts, owner), shown)
-        elif info.name == "forward":
+            yield LibraryCalled(info, reached(facts, info, use.place), "prepare", _prepare_names(facts, owner), shown)
+        elif info.name == "forward" and not filled_by_prepare(info):
             role, names, encoder = _class_role(facts, owner)
-            if role and not _called_by_the_file(facts, owner):
-                yield LibraryCalled(info, use.place, role, names, shown, encoder)
+            if role and not _called_by_the_file(facts, owner) and not _passed_through(facts, info, owner):
+                yield LibraryCalled(info, reached(facts, info, use.place), role, names, shown, encoder)
+
+
+def _passed_through(facts: Facts, info: FunctionInfo, owner: ClassInfo) -> bool:
+    """True for an attention that a layer of the library holds, which hands on the keywords that the project calls it with."""
+    names = {arg.arg for arg in info.parameters()} & set(CACHE_PARAMETERS)
+    for use in facts.classes:
+        held = any(atom.info is owner for value in use.info.attributes.values() for atom in of_type(value, Instance))
+        if held and names & use.info.given and use.info.method("forward") is None:
+            bases = [base for base in use.info.foreign_bases() if base.startswith("transformers.")]
+            if any("**kwargs" in keywords for base in bases for _, keywords in forward_keywords(facts, base)[-1:]):
+                return True
+    return False
+
+
+def forward_keywords(facts: Facts, qualified: str) -> tuple[tuple[ReleaseSet, tuple[str, ...]], ...]:
+    """The keywords of a class's ``forward`` by release, the newest last (``Timeline.forward_keywords``)."""
+    dated = facts.timeline.forward_keywords(facts.timeline.canonical(qualified) or qualified)
+    return tuple(sorted(dated, key=lambda item: item[0].oldest))
+
+
+def reached(facts: Facts, info: FunctionInfo, place: Place) -> Place:
+    """The place of a method on the releases on which the library calls it."""
+    never = uncalled(info, str(facts.path), facts.surroundings, facts.timeline)
+    return replace(place, releases=place.releases - never)
 
 
 def _is_stand_in(facts: Facts, owner: ClassInfo) -> bool:
@@ -243,9 +276,33 @@ def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseS
         if names and kind == "model" and (not encoder or base.endswith(GENERATIVE_NAMES)):
             return "model", names, False
         model_base = model_base or short.endswith(("PreTrainedModel", "GenerationMixin"))
-    if model_base and _generates(owner):
+    if (model_base and _generates(owner)) or _held_under_library_forward(facts, owner):
         return "model", kind_names(facts, "model"), False
     return "", {}, False
+
+
+def _held_under_library_forward(facts: Facts, owner: ClassInfo) -> bool:
+    """True for the inner model of a class of the file whose ``forward`` is that of a head of transformers, which calls it
+    with the cache: inherited, or ``forward = LlamaForCausalLM.forward``."""
+    for use in facts.classes:
+        if not _makes_part(use.info, owner.name) or use.info is owner or use.info.method("forward") is not None:
+            continue
+        given = [atom.name.removesuffix(".forward") for atom in of_type(use.info.attribute("forward"), Symbol)]
+        heads = given or [base for base in use.info.foreign_bases() if base.startswith("transformers.")]
+        if any(base.endswith(GENERATIVE_NAMES) and class_names(facts, base) for base in heads):
+            return True
+    return False
+
+
+def _makes_part(info: ClassInfo, name: str) -> bool:
+    """True where ``__init__`` puts an object of a class where a head of transformers keeps its model (``self.model``)."""
+    init = info.methods.get("__init__")
+    for node in walk(init.node) if init is not None else ():
+        targets, value = assignment(node)
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == name:
+            if any(isinstance(target, ast.Attribute) and target.attr in MODEL_PARTS for target in targets):
+                return True
+    return False
 
 
 def is_mixer(kind: str | None, name: str) -> bool:
@@ -321,6 +378,7 @@ def _calls_part(function: ast.AST, name: str) -> bool:
 
 def _patches(facts: Facts) -> Iterator[LibraryCalled]:
     yield from _registered(facts)
+    yield from _by_helpers(facts)
     places = {id(use.info.node): use.place for use in facts.functions}
     for use in facts.attributes:
         if use.action != "store":
@@ -335,6 +393,19 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
             yield from _replaced_part(facts, use)
         else:
             yield from _replaced_class(facts, use)
+
+
+def _by_helpers(facts: Facts) -> Iterator[LibraryCalled]:
+    """Functions that a helper of the project is told to put in the place of a method."""
+    places = {id(use.info.node): use.place for use in facts.functions}
+    for item in installed_by_helpers(facts):
+        if item.member in ("forward", "prepare_inputs_for_generation"):
+            line = item.use.node.lineno
+            where = LinkedPlace(item.target, item.member, ("", item.function.qualname), line, ("", line))
+            place = places.get(id(item.function.node))
+            found = _at_place(facts, item.function, place or item.use.place, where, item.function.name)
+            if found is not None:
+                yield replace(found, patched=item.use, elsewhere=place is None)
 
 
 def _outermost(items: list[LibraryCalled], hidden: set[str]) -> Iterator[LibraryCalled]:

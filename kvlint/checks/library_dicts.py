@@ -6,17 +6,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvlint.analysis.facts import CallUse, Facts, FunctionUse, Place
+from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
-from kvlint.analysis.scopes import FunctionInfo
-from kvlint.analysis.values import LocalFunction, Member, Model, ModelKwargs, Value, of_type
+from kvlint.analysis.values import ModelKwargs, Value
+from kvlint.checks.hooks import Function, registered_hooks
 from kvlint.checks.library_calls import library_called
 
-HOOK_REGISTRATIONS = ("register_forward_pre_hook", "register_forward_hook")
 GENERATION_STEP = "_update_model_kwargs_for_generation"
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +51,10 @@ def _spread(facts: Facts) -> Iterator[LibraryDict]:
 
 
 def _hooks(facts: Facts) -> Iterator[LibraryDict]:
-    """The third parameter of a hook that is registered with ``with_kwargs=True``."""
-    for use in facts.calls:
-        for function, place, shown in hook_functions(facts, use):
-            path = keywords_parameter(function, method_of(facts, function))
-            if path:
-                yield LibraryDict(function, path, place, hook_role(use), f"`{path}` of {shown}")
+    """The keywords that a hook sees which is registered with ``with_kwargs=True``; where nothing tells, of attention."""
+    for hook in registered_hooks(facts):
+        shown = f"`{hook.keywords}` of {hook.shown}"
+        yield LibraryDict(hook.function, hook.keywords, hook.place, hook.role or "attention", shown)
 
 
 def _steps(facts: Facts) -> Iterator[LibraryDict]:
@@ -85,54 +81,6 @@ def _returned(facts: Facts) -> Iterator[LibraryDict]:
 
 def returned_by_library(value: Value) -> bool:
     return bool(value) and all(isinstance(atom, ModelKwargs) and atom.hook for atom in value)
-
-
-def hook_functions(facts: Facts, use: CallUse) -> Iterator[tuple[Function, Place, str]]:
-    """The functions that a call registers as a hook which sees keyword arguments: with a method, those of the classes of
-    the file that override it."""
-    func = use.node.func
-    if not isinstance(func, ast.Attribute) or func.attr not in HOOK_REGISTRATIONS or not use.arguments:
-        return
-    flag = use.keyword("with_kwargs")
-    if flag is None or not isinstance(flag.value, ast.Constant) or flag.value.value is not True:
-        return
-    given = use.node.args[0] if use.node.args else None
-    if isinstance(given, ast.Lambda):
-        yield given, use.place, "the hook"
-        return
-    for atom in of_type(use.arguments[0], LocalFunction):
-        for item in overriding(facts, atom.info):
-            yield item.info.node, item.place, f"`{item.info.qualname}`"
-
-
-def overriding(facts: Facts, info: FunctionInfo) -> Iterator[FunctionUse]:
-    """The definition of a function in the file, and those of the classes that override it."""
-    for item in facts.functions:
-        owner = item.info.owner
-        same = item.info is info
-        if not same and owner is not None and info.owner is not None and item.info.name == info.name:
-            same = any(other is info.owner for other in owner.ancestors()[1:])
-        if same:
-            yield item
-
-
-def method_of(facts: Facts, function: Function) -> FunctionInfo | None:
-    return next((item.info for item in facts.functions if item.info.node is function), None)
-
-
-def keywords_parameter(function: Function, info: FunctionInfo | None) -> str:
-    """The parameter of a hook that gets the dict of keyword arguments: the third, behind the module and the arguments."""
-    positional = [*function.args.posonlyargs, *function.args.args]
-    position = 2 + (info.first_positional() if info is not None else 0)
-    return positional[position].arg if len(positional) > position else ""
-
-
-def hook_role(use: CallUse) -> str:
-    """What the module is on which a hook is registered; where nothing tells, an attention module."""
-    for atom in use.callee:
-        if isinstance(atom, Member) and isinstance(atom.of, Model):
-            return atom.of.role
-    return "attention"
 
 
 def key_uses(function: ast.AST, path: str, key: str) -> list[tuple[str, ast.expr]]:

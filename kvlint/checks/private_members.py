@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.library import is_torch_model_class
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import Instance, LocalFunction, Model, SuperObject, Symbol, of_type
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.timeline import Timeline
@@ -114,8 +115,23 @@ def model_classes(facts: Facts, use: AttributeUse) -> list[str] | None:
     if function is not None and isinstance(use.value_node, ast.Name):
         positional = [*function.node.args.posonlyargs, *function.node.args.args]
         if positional and positional[0].arg == use.value_node.id:
-            return installed_on(facts).get(id(function.node))
+            return installed_on(facts).get(id(function.node)) or ([] if is_decoding_loop(function.node) else None)
     return None
+
+
+def is_decoding_loop(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """True for a copy of one of the library's loops: its first parameter is a model, asked for inputs and updated keywords."""
+    first = next(iter((*function.args.posonlyargs, *function.args.args)), None)
+    called = {
+        node.func.attr
+        for node in walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and first is not None
+        and node.func.value.id == first.arg
+    }
+    return {"prepare_inputs_for_generation", "_update_model_kwargs_for_generation"} <= called
 
 
 def installed_on(facts: Facts) -> Mapping[int, list[str]]:

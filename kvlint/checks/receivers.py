@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvlint.analysis.facts import AttributeUse, Facts
+from kvlint.analysis.facts import AttributeUse, Facts, SubscriptUse
 from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, library_of
 from kvlint.analysis.names import looks_like_cache
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo, set_on_self
 from kvlint.analysis.values import (
     CACHE,
     CacheObject,
@@ -21,6 +22,7 @@ from kvlint.analysis.values import (
     LegacyCache,
     NoneValue,
     Sequence,
+    SuperObject,
     Symbol,
     Unknown,
     Value,
@@ -57,12 +59,47 @@ TELLING_MEMBERS = frozenset(
 def members_of(facts: Facts, cache: CacheObject, name: str) -> ReleaseSet:
     """Releases on which the cache has the member. Where only the base class is known: on which any common class has."""
     if cache.local_class is not None and cache.local_class.defines(name):
-        return facts.timeline.all
+        if not is_never_set(facts, cache.local_class, name):
+            return facts.timeline.all
     library = library_of(facts.timeline)
     lives = library.member(cache.cls, name)
     if cache.cls != CACHE:  # where the class is gone, the object is some other cache
         lives |= library.member(CACHE, name) - facts.timeline.importable(cache.cls)
     return lives
+
+
+def is_never_set(facts: Facts, info: ClassInfo, name: str) -> bool:
+    """True for an attribute that only methods set which nothing in the project calls, by name or by a string."""
+    if not all(base.startswith("transformers.") for base in info.foreign_bases()):
+        return False
+    if any(use.name == name and use.action == "store" and not is_self(use.value_node) for use in facts.attributes):
+        return False
+    setters: list[FunctionInfo] = []
+    for ancestor in info.ancestors():
+        if name in ancestor.methods or name in names_of_body(ancestor):
+            return False
+        setters += [method for method in ancestor.methods.values() if name in set_on_self(method.node)]
+    return bool(setters) and not any(may_run(facts, method) for method in setters)
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def names_of_body(info: ClassInfo) -> set[str]:
+    """Names that the body of a class itself binds."""
+    targets = [target for statement in info.node.body for target in assignment(statement)[0]]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def may_run(facts: Facts, method: FunctionInfo) -> bool:
+    """True for a method that Python or the library calls, that has a decorator, or that some code may call."""
+    name = method.name
+    if name.startswith("__") or method.node.decorator_list or method.called or name in facts.surroundings.called:
+        return True
+    if any(facts.timeline.member(cls, name) for cls in (*COMMON_CLASSES, *STATE_CLASSES)):
+        return True
+    return re.search(rf"(?<!\bdef )\b{re.escape(name)}\b", facts.text) is not None
 
 
 def kind_of(facts: Facts, cache: CacheObject, name: str) -> str:
@@ -88,6 +125,8 @@ def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
             cls = cache_class(facts, atom.name)
             if cls is not None:
                 return CacheObject(cls, when=atom.when, origin=atom.origin)
+        elif isinstance(atom, SuperObject):
+            return inherited_from(facts, atom.info, use.name)
     if use.name not in TELLING_MEMBERS or facts.foreign_engine or use.name in own_members(facts):
         return None
     if not all(isinstance(atom, (Unknown, NoneValue, CacheObject)) for atom in value):
@@ -97,6 +136,15 @@ def receiver(facts: Facts, use: AttributeUse) -> CacheObject | None:
         named = next((atom for atom in value if isinstance(atom, CacheObject)), None)
         return named or CacheObject(CACHE, Certainty.NAMED, "name")
     return None
+
+
+def inherited_from(facts: Facts, info: ClassInfo, name: str) -> CacheObject | None:
+    """The cache class that ``super().name`` in a subclass reaches, past the classes of the project in between."""
+    bases = info.foreign_bases()
+    known = info.bases_known() and all(base.startswith("transformers.") for base in bases)
+    if not known or any(name in other.methods or name in names_of_body(other) for other in info.ancestors()[1:]):
+        return None
+    return next((CacheObject(cls, source="super") for base in bases if (cls := cache_class(facts, base))), None)
 
 
 def own_members(facts: Facts) -> frozenset[str]:
@@ -173,6 +221,67 @@ def missing_members(facts: Facts, kind: str) -> Iterator[MissingMember]:
         wrong = use.place.releases & cache.when & life
         if wrong:
             yield MissingMember(use, cache, wrong, life)
+
+
+def hidden_members(facts: Facts) -> Iterator[MissingMember]:
+    """``getattr(cache, "key_cache", None)`` where no release in force has the member: the default hides that it is gone.
+
+    Silent where the function asks the same object for anything else that may take its place, or where the default is no
+    plain "there is none": such code knows more than one kind of cache.
+    """
+    for use in facts.defaults:
+        cache = known_cache(use.value)
+        if cache is not None and cache.certainty < Certainty.PROVEN and cache.source != "usage":
+            continue
+        if (
+            cache is None
+            or kind_of(facts, cache, use.name) != "attribute"
+            or use.place.typing_only
+            or use.place.known_members
+            or may_be_else(use.value)
+        ):
+            continue
+        if cache.local_class is not None and not cache.local_class.bases_known():
+            continue
+        if not isinstance(use.node, ast.Call) or not says_nothing(use.node.args[2]) or asked_otherwise(use):
+            continue
+        lives = members_of(facts, cache, use.name)
+        in_force = use.place.releases & cache.when
+        if lives and in_force and not in_force & lives:
+            yield MissingMember(use, cache, in_force, facts.timeline.all - lives)
+
+
+def says_nothing(node: ast.expr) -> bool:
+    """True for None, False, 0 and empty collections."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return not node.elts
+    if isinstance(node, ast.Dict):
+        return not node.keys
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def asked_otherwise(use: AttributeUse) -> bool:
+    """True where the function around reads another member of the object, or an item of it, or asks for its kind."""
+    path, function = path_of(use.value_node), use.place.function
+    if not path or function is None:
+        return True
+    targets, _ = assignment(use.place.statement)
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    for node in walk(function.node):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and path_of(node.value) == path:
+            return True
+        if isinstance(node, (ast.If, ast.IfExp, ast.BoolOp)):
+            parts = walk(node.values[0] if isinstance(node, ast.BoolOp) else node.test)
+            decides = any(part is use.node or (isinstance(part, ast.Name) and part.id in names) for part in parts)
+            if decides and any(path_of(part) == path and part is not use.value_node for part in walk(node)):
+                return True  # what is done without the member needs the object
+        if isinstance(node, (ast.For, ast.comprehension)) and path_of(node.iter) == path:
+            return True
+        if isinstance(node, ast.Call) and node is not use.node and isinstance(node.func, ast.Name):
+            asks = node.func.id in ("getattr", "hasattr", "isinstance", "type", "len", "zip", "enumerate")
+            if asks and node.args and path_of(node.args[0]) == path:
+                return True
+    return False
 
 
 CONTRACT_SOURCES = frozenset({"constructed", "hook", "output", "isinstance", "self"})
@@ -253,10 +362,25 @@ def is_call_of_own_cache(node: ast.AST) -> bool:
     return pair and looks_like_cache(last_name(item.value))
 
 
+def comes_in(use: SubscriptUse) -> bool:
+    """True for an attribute that the function reads as others have left it: a cache from one, pairs from another."""
+    node, function = use.node.value, use.place.function
+    if not isinstance(node, ast.Attribute) or function is None or cache_of(use.value, Certainty.PROVEN) is None:
+        return False
+    return not any(
+        isinstance(other, ast.Attribute)
+        and other.attr == node.attr
+        and isinstance(other.ctx, ast.Store)
+        and (other.lineno, other.col_offset) < (node.lineno, node.col_offset)
+        for other in walk(function.node)
+    )
+
+
 def may_be_rebuilt(value: Value) -> bool:
     """True where the code itself may have put a collection of its own in the cache's place; one of Nones is a start."""
+    proven = cache_of(value, Certainty.PROVEN) is not None
     for atom in value:
-        if isinstance(atom, LegacyCache):
+        if isinstance(atom, LegacyCache) and not (proven and atom.built == "annotation"):
             return True
         if isinstance(atom, (Items, Sequence)):
             items = atom.items if isinstance(atom, Items) else (atom.item,)

@@ -7,21 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.names import ATTENTION_PARTS
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
-from kvlint.analysis.values import Member, Model
 from kvlint.checks.absent_values import place_at
 from kvlint.checks.bindings import position, tree_of
+from kvlint.checks.hooks import registered_hooks
 from kvlint.checks.library_dicts import (
     GENERATION_STEP,
     LibraryDict,
-    hook_functions,
     is_key,
     key_uses,
-    keywords_parameter,
     library_dicts,
-    method_of,
 )
 
 NEW_KEY = "cache"
@@ -69,17 +65,17 @@ def updated_dicts(function: ast.AST) -> Iterator[tuple[str, tuple[int, int]]]:
     """Paths that get what ``_update_model_kwargs_for_generation`` returns, and where the first time."""
     seen: set[str] = set()
     for node in walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
-            func, path = node.value.func, path_of(node.targets[0])
+        targets, value = assignment(node)
+        if len(targets) == 1 and isinstance(value, ast.Call):
+            func, path = value.func, path_of(targets[0])
             if isinstance(func, ast.Attribute) and func.attr == GENERATION_STEP and path and path not in seen:
                 seen.add(path)
-                yield path, position(node.value)
+                yield path, position(value)
 
 
 def reads_itself(facts: Facts, node: ast.expr, path: str, key: str) -> bool:
     """True for ``d[key] = reorder(d[key])``: it puts nothing there that was not there."""
-    statement = tree_of(facts).parent(node)
-    value = statement.value if isinstance(statement, ast.Assign) else None
+    _, value = assignment(tree_of(facts).parent(node))
     return value is not None and any(
         isinstance(one, ast.Subscript) and path_of(one.value) == path and is_key(one.slice, key) for one in walk(value)
     )
@@ -102,18 +98,13 @@ def dead_writes(facts: Facts) -> Iterator[StaleKey]:
             if not handles_new(item):
                 for key in OLD_KEYS:
                     yield from writes(facts, item, key, f'{item.shown} which holds the cache as "{NEW_KEY}"')
-    for use in facts.calls:
-        func = use.node.func
-        if not isinstance(func, ast.Attribute) or func.attr != "register_forward_pre_hook":
-            continue
-        for function, place, shown in hook_functions(facts, use):
-            path = keywords_parameter(function, method_of(facts, function))
-            role = part_role(use.callee, func.value)
-            if path and role:
-                item = LibraryDict(function, path, place, role, f"the keywords that {shown} gets")
-                if not handles_new(item):
-                    for key in SWALLOWED[role]:
-                        yield from writes(facts, item, key, item.shown)
+    for hook in registered_hooks(facts):
+        if hook.before and hook.role in SWALLOWED:
+            shown = f"the keywords that {hook.shown} gets"
+            item = LibraryDict(hook.function, hook.keywords, hook.place, hook.role, shown)
+            if not handles_new(item):
+                for key in SWALLOWED[hook.role]:
+                    yield from writes(facts, item, key, item.shown)
 
 
 def is_own_spread(item: LibraryDict) -> bool:
@@ -121,27 +112,51 @@ def is_own_spread(item: LibraryDict) -> bool:
     return kwarg is not None and kwarg.arg == item.path
 
 
-def part_role(callee: tuple[object, ...], module: ast.expr) -> str:
-    """ "attention" or "layer" for a part of a model that is known as one, by its value or by the attribute it is; ""."""
-    for atom in callee:
-        if isinstance(atom, Member) and isinstance(atom.of, Model) and atom.of.role in SWALLOWED:
-            return atom.of.role
-    return "attention" if isinstance(module, ast.Attribute) and module.attr in ATTENTION_PARTS else ""
-
-
 def handles_new(item: LibraryDict) -> bool:
     """True where the function says anything about the new key of the dict, or takes it out."""
-    return any(isinstance(node, ast.Constant) and node.value == NEW_KEY for node in walk(item.function))
+    return any(
+        (isinstance(node, ast.Constant) and node.value == NEW_KEY)
+        or (isinstance(node, ast.keyword) and node.arg == NEW_KEY)
+        for node in walk(item.function)
+    )
 
 
 def writes(facts: Facts, item: LibraryDict, key: str, where: str) -> Iterator[StaleKey]:
     for kind, node in key_uses(item.function, item.path, key):
         if kind == "store" and not puts_none(facts, node):
             yield StaleKey(node, key, place_at(facts, node, item.place), "written", where)
+    for node, value in merged_in(item.function, item.path, key):
+        if not (isinstance(value, ast.Constant) and value.value is None):
+            yield StaleKey(node, key, place_at(facts, node, item.place), "written", where)
+
+
+def merged_in(function: ast.AST, path: str, key: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The key and its value in ``d.update(key=value)``, ``{**d, "key": value}``, ``dict(d, key=value)`` and their like."""
+    for node in walk(function):
+        if isinstance(node, ast.Dict) and any(
+            at is None and path_of(value) == path for at, value in zip(node.keys, node.values, strict=True)
+        ):
+            yield from in_display(node, key)
+        elif isinstance(node, ast.Call):
+            func = node.func
+            updates = isinstance(func, ast.Attribute) and func.attr == "update" and path_of(func.value) == path
+            spread = [*node.args[:1], *(item.value for item in node.keywords if item.arg is None)]
+            copies = isinstance(func, ast.Name) and func.id == "dict" and any(path_of(one) == path for one in spread)
+            if updates or copies:
+                for item in node.keywords:
+                    if item.arg == key:
+                        yield item.value, item.value
+                for part in node.args:
+                    if isinstance(part, ast.Dict):
+                        yield from in_display(part, key)
+
+
+def in_display(node: ast.Dict, key: str) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for at, value in zip(node.keys, node.values, strict=True):
+        if at is not None and is_key(at, key):
+            yield at, value
 
 
 def puts_none(facts: Facts, node: ast.expr) -> bool:
-    statement = tree_of(facts).parent(node)
-    return isinstance(statement, ast.Assign) and (
-        isinstance(statement.value, ast.Constant) and statement.value.value is None
-    )
+    _, value = assignment(tree_of(facts).parent(node))
+    return isinstance(value, ast.Constant) and value.value is None

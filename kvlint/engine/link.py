@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,6 +40,11 @@ def level(target: str) -> int:
     return 4 if "For" in name or "LMHead" in name else 3
 
 
+def elsewhere(counts: Counter[str], own: frozenset[str]) -> tuple[str, ...]:
+    """The words that another file has, sorted: those that this one alone has are left out."""
+    return tuple(sorted(word for word, count in counts.items() if count > (word in own)))
+
+
 @dataclass(frozen=True, slots=True)
 class Thing:
     """What a name means: *kind* is library, class, function or module.
@@ -59,6 +65,9 @@ class Project:
     units: Mapping[str, Unit]
     _imports: dict[str, dict[str, list[Import]]] = field(default_factory=dict, repr=False)
     _aliases: dict[str, dict[str, list[Shape]]] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[str, str, str], list[Thing]] = field(default_factory=dict, repr=False)
+    _asked: set[tuple[str, str, str]] = field(default_factory=set, repr=False)
+    """The names whose meaning is being looked up: those of `_known`."""
 
     @cached_property
     def functions(self) -> dict[tuple[str, str], FunctionHead]:
@@ -123,6 +132,20 @@ class Project:
         return [thing for item in found for thing in self._member(item, rest, steps)]
 
     def _root(self, path: str, name: str, scope: str, steps: int) -> list[Thing]:
+        """What a plain name means; a name that stands for itself means nothing. Answers to whole questions are kept."""
+        key = (path, name, scope)
+        if key in self._known:
+            return self._known[key]
+        if key in self._asked:
+            return []
+        self._asked.add(key)
+        found = self._look_up(path, name, scope, steps)
+        self._asked.remove(key)
+        if not self._asked:
+            self._known[key] = found
+        return found
+
+    def _look_up(self, path: str, name: str, scope: str, steps: int) -> list[Thing]:
         while True:
             qualified = f"{scope}.{name}" if scope else name
             if (path, qualified) in self.functions:
@@ -132,6 +155,9 @@ class Project:
             shapes = self._aliases_of(path).get(qualified)
             if shapes and scope:
                 return self._of_shapes(path, shapes, scope, steps + 1)
+            around = self.functions.get((path, scope))
+            if around is not None and (name in around.parameters or name == around.kwarg):
+                return []
             if not scope:
                 break
             scope = scope.rpartition(".")[0]
@@ -325,7 +351,9 @@ class Project:
         found: list[str] = []
         for word in put.asked:
             if word.startswith('"'):
-                found.append(word.strip('"'))
+                name = word.strip('"')
+                if name.isidentifier() and name != name.lower():  # of a class; `"__main__"` is none
+                    found.append(name)
                 continue
             found += [thing.name for thing in self.meaning(path, word, put.function) if thing.kind == "library"]
         return found
@@ -405,8 +433,35 @@ class Project:
             around,
             tuple(place for place in self.places if place.value[0] in inside),
             tuple(key for key in self.own_classes if key[0] in inside),
+            tuple(key for key in self.handed if key[0] in inside),
             self.shims,
+            self._called_on_caches(inside),
+            elsewhere(self._keywords, self.units[path].keywords) if path in self.units else (),
+            elsewhere(self._taken, self.units[path].taken) if path in self.units else (),
         )
+
+    @cached_property
+    def _keywords(self) -> Counter[str]:
+        """In how many files a keyword is written."""
+        return Counter(word for unit in self.units.values() for word in unit.keywords)
+
+    @cached_property
+    def _taken(self) -> Counter[str]:
+        return Counter(word for unit in self.units.values() for word in unit.taken)
+
+    def _called_on_caches(self, inside: frozenset[str]) -> tuple[str, ...]:
+        """Names of methods of the cache classes in these files that some file of the project calls, sorted."""
+        names = {
+            item.name
+            for path in inside
+            for item in (self.units[path].functions if path in self.units else ())
+            if item.owner and any(map(HOLDS_CACHES.search, self.ancestors(path, item.owner)[1]))
+        }
+        return tuple(sorted(names & self._called)) if names else ()
+
+    @cached_property
+    def _called(self) -> frozenset[str]:
+        return frozenset().union(*(unit.called for unit in self.units.values()))
 
     @cached_property
     def shims(self) -> tuple[str, ...]:
@@ -436,6 +491,16 @@ class Project:
             and all(self.method(path, cls, "forward") is not None for path, cls in holders)
             and not any(self._stands_for(other, placed) for other in holders)
         )
+
+    @cached_property
+    def handed(self) -> tuple[tuple[str, str], ...]:
+        """Classes that are put in the library's place, or held by a class whose ``forward`` is the library's."""
+        held = {
+            key
+            for key, holders in self._holders.items()
+            if any(self.method(path, cls, "forward") is None for path, cls in holders)
+        }
+        return tuple(sorted({place.value for place in self.places if not place.member} | held))
 
     def _stands_for(self, key: tuple[str, str], placed: set[tuple[str, str]]) -> bool:
         return key in placed and key not in self._holders

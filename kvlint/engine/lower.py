@@ -13,9 +13,12 @@ from kvlint.engine.units import UNKNOWN_SHAPE, ClassHead, FunctionHead, Import, 
 
 SPEAKS = re.compile(r"(?i)past|cache|key_value|kv|present|hidden_states|input_ids")
 GIVEN = re.compile(r"(?i)past|cache|key_value|kv|present|out(put)?s?$|pairs|memory")
+CACHE_KEYWORDS = frozenset({"cache", "past_key_values", "past_key_value", "cache_params", "layer_past", "past"})
+"""Names under which caches are handed over, today or on older releases."""
 PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
+HOOKS = frozenset({"register_forward_pre_hook", "register_forward_hook"})
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TRIES: tuple[type[ast.Try], ...] = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
 
@@ -35,6 +38,13 @@ def lower(path: str, text: str, tree: ast.Module) -> Unit:
         frozenset(lowering.called),
         frozenset(lowering.given),
         len(text),
+        frozenset(lowering.keywords),
+        frozenset(
+            name
+            for item in lowering.functions
+            if item.owner and item.name == "forward"
+            for name in CACHE_KEYWORDS.intersection(item.parameters)
+        ),
     )
 
 
@@ -119,6 +129,7 @@ class Lowering:
         self.puts: list[Put] = []
         self.called: set[str] = set()
         self.given: set[str] = set()
+        self.keywords: set[str] = set()
         self._scope = ""
         self._function = ""
         self._owner = ""
@@ -221,13 +232,18 @@ class Lowering:
         for item in ast.walk(node):
             if isinstance(item, ast.Call):
                 self._call(item)
-                self._keys.update((keyword.arg, None) for keyword in item.keywords if keyword.arg)
+                given = [keyword.arg for keyword in item.keywords if keyword.arg]
+                self._keys.update(dict.fromkeys(given))
+                called = dotted(item.func).rpartition(".")[2] or getattr(item.func, "attr", "")
+                self.keywords.update(f"{called} {name}" for name in CACHE_KEYWORDS.intersection(given))
             elif isinstance(item, ast.Dict):
-                keys = (key.value for key in item.keys if isinstance(key, ast.Constant))
-                self._keys.update((key, None) for key in keys if isinstance(key, str))
+                keys = [text_of(key) for key in item.keys if key is not None]
+                self._keys.update((key, None) for key in keys if key)
+                self.keywords.update(CACHE_KEYWORDS.intersection(keys))
             elif isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
-                if isinstance(item.slice, ast.Constant) and isinstance(item.slice.value, str):
-                    self._keys[item.slice.value] = None
+                if key := text_of(item.slice):
+                    self._keys[key] = None
+                    self.keywords.update(CACHE_KEYWORDS & {key})
 
     def _call(self, node: ast.Call) -> None:
         name = dotted(node.func)
@@ -239,6 +255,9 @@ class Lowering:
         if last == "setattr" and len(node.args) == 3:
             self._put("setattr", dotted(node.args[0]), text_of(node.args[1]), shape(node.args[2]), node)
         elif last in REGISTRARS and isinstance(node.func, ast.Attribute):
+            if last in HOOKS:
+                names = (item for part in (*node.args, *node.keywords) for item in ast.walk(part))
+                self.called |= {item.id for item in names if isinstance(item, ast.Name)}
             holder = dotted(node.func.value)
             for item in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 if isinstance(item, ast.Dict):

@@ -1,0 +1,106 @@
+"""Functions of the project that put what they are given in the place of a method of a model's parts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.nodes import walk
+from kvlint.analysis.scopes import FunctionInfo
+from kvlint.analysis.values import LocalFunction, Symbol, Value, literal, of_type
+
+BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """*function* becomes the method *member* of the class *target*, by a call of a helper."""
+
+    function: FunctionInfo
+    target: str
+    member: str
+    use: CallUse
+
+
+def installed_by_helpers(facts: Facts) -> Iterator[Installed]:
+    """``replace_method(model, "LlamaAttention", "forward", attention)`` where the helper walks over the modules of a model
+    and sets the method on those of the class that it is told."""
+    for use in facts.calls:
+        if len(use.callee) != 1 or not isinstance(use.callee[0], LocalFunction) or use.starred:
+            continue
+        helper = use.callee[0].info
+        given = arguments_by_name(helper, use)
+        if not any(of_type(value, LocalFunction) for value in given.values()):
+            continue
+        for member, value, tests in sets_of(helper.node):
+            name = member if isinstance(member, str) else literal(given.get(member.id, ()))
+            for target in (target for test in tests for target in picked(test, given)):
+                for function in of_type(given.get(value, ()), LocalFunction):
+                    if isinstance(name, str):
+                        yield Installed(function.info, target, name, use)
+
+
+def arguments_by_name(helper: FunctionInfo, use: CallUse) -> Mapping[str, Value]:
+    """The values that a call gives to the parameters of a function."""
+    spec = helper.node.args
+    bound = helper.first_positional() if helper.owner is not None else 0
+    names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)][bound:]
+    return {**dict(zip(names, use.arguments, strict=False)), **{name: value for name, value in use.keywords if name}}
+
+
+def sets_of(function: ast.AST) -> Iterator[tuple[str | ast.Name, str, list[ast.expr]]]:
+    """What a function puts on an object: the member (its name, or the parameter that has it), the parameter whose value it
+    gets, and the conditions around."""
+    pending: list[tuple[ast.AST, list[ast.expr]]] = [(function, [])]
+    while pending:
+        node, tests = pending.pop()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+            if len(node.args) == 3:
+                member, value = node.args[1], inner_name(node.args[2])
+                if value and isinstance(member, ast.Name):
+                    yield member, value, tests
+                elif value and isinstance(member, ast.Constant) and isinstance(member.value, str):
+                    yield member.value, value, tests
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
+            value = inner_name(node.value)
+            if value:
+                yield node.targets[0].attr, value, tests
+        for name, field in ast.iter_fields(node):
+            inside = [*tests, node.test] if isinstance(node, ast.If) and name == "body" else tests
+            for child in field if isinstance(field, list) else [field]:
+                if isinstance(child, ast.AST):
+                    pending.append((child, inside))
+
+
+def inner_name(node: ast.expr) -> str:
+    """The name behind ``f``, ``f.__get__(module)`` and ``MethodType(f, module)``."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Call):
+        func = node.func
+        if isinstance(func, ast.Attribute) and func.attr == "__get__":
+            return inner_name(func.value)
+        last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if last in BINDERS and node.args:
+            return inner_name(node.args[0])
+    return ""
+
+
+def picked(test: ast.expr, given: Mapping[str, Value]) -> Iterator[str]:
+    """The classes that a condition picks: by a name that it is compared with, or by ``isinstance``."""
+    for node in walk(test):
+        if isinstance(node, ast.Compare) and "__name__" in ast.unparse(node):
+            for side in (node.left, *node.comparators):
+                known = literal(given.get(side.id, ())) if isinstance(side, ast.Name) else None
+                if isinstance(known, str):
+                    yield known
+        elif (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) in ("isinstance", "issubclass")
+            and len(node.args) == 2
+        ):
+            if isinstance(node.args[1], ast.Name):
+                for symbol in of_type(given.get(node.args[1].id, ()), Symbol):
+                    yield symbol.name
