@@ -80,6 +80,7 @@ from kvlint.analysis.values import (
     restrict,
 )
 from kvlint.analysis.versions import apply_each
+from kvlint.releases import EVERY_RELEASE
 
 INTERESTING: frozenset[type[Atom]] = frozenset(
     {
@@ -580,11 +581,17 @@ class Expressions(Recorder):
             if isinstance(atom, Unknown) and not holds_output(node):
                 return UNKNOWN
             certainty = Certainty.PROVEN if isinstance(atom, OutputDict) else Certainty.CONTEXT
+            when = EVERY_RELEASE
             if isinstance(atom, ModelKwargs) and atom.hook:
                 certainty = Certainty.PROVEN
+            elif isinstance(atom, ModelKwargs):
+                if not self.uses_transformers:
+                    certainty = Certainty.NAMED
+                if key == "past_key_value" and "past_key_value=" not in self.text:  # only attention is given that
+                    when = self.timeline.keyword_of_kind("attention", key)
             return (
                 NoneValue() if isinstance(atom, ModelKwargs) else Unknown(),
-                CacheObject(CACHE, certainty, "key", origin=self.origin(node, f'the value under "{key}"')),
+                CacheObject(CACHE, certainty, "key", when=when, origin=self.origin(node, f'the value under "{key}"')),
             )
         if key == "cache" and isinstance(atom, (ModelKwargs, OutputDict)):
             handed = isinstance(atom, ModelKwargs) and atom.hook

@@ -15,6 +15,7 @@ from kvlint.analysis.values import CacheObject, Certainty, cache_of
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import Scope, tree_of
+from kvlint.checks.cache_feeds import PLAIN
 from kvlint.checks.library_calls import LibraryCalled, class_names, library_called, without_made_cache
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
@@ -44,7 +45,7 @@ DECIDES_OTHERWISE = (
 class CacheAsDecodeFlag(Check):
     """Reports tests for a cache that decide whether the prompt has been processed."""
 
-    triggers = ("prepare_inputs_for_generation", "def forward")
+    triggers = ("prepare_inputs_for_generation", "def forward", "use_cache=")
     also = (("cache", "past_key_value"),)
     pattern = (
         r"(?:ids|inputs_embeds)[^\n]*\[\s*:\s*:?\s*,\s*-\s*1|def\s+prepare_inputs_for_generation[\s\S]*inputs_embeds|"
@@ -53,6 +54,7 @@ class CacheAsDecodeFlag(Check):
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
+        yield from self._truth(facts)
         for use in (*facts.tests, *flags(facts)):
             cache = cache_of(use.value, Certainty.PROVEN) or from_kwargs(facts, use)
             function = use.place.function
@@ -77,6 +79,40 @@ class CacheAsDecodeFlag(Check):
                     origin=cache.origin,
                     fix=fix_of(facts, use, cache),
                 )
+
+    def _truth(self, facts: Facts) -> Iterator[Finding]:
+        """``if cache:`` in any function that hands the cache on to a model and feeds it the last token only."""
+        life = releases_of(facts.timeline, "empty-cache-first-step") & facts.timeline.matching(">=4.56")
+        for use in facts.tests:
+            function = use.place.function
+            wrong = use.place.releases & life
+            if use.kind != "truth" or function is None or function.name in HOOKS or not wrong or facts.foreign_engine:
+                continue
+            name = use.subject.id if isinstance(use.subject, ast.Name) else ""
+            if not isinstance(use.owner_node, (ast.If, ast.IfExp)) or not given_to_model(function.node, name):
+                continue
+            if any(isinstance(atom, PLAIN) for atom in use.value):
+                continue
+            with_cache, _ = branches(use.owner_node, use)
+            if any(cuts_to_last(node) for node in with_cache):
+                yield self.finding(
+                    facts,
+                    use.node,
+                    use.place,
+                    f"`{name}` is true with no token in it where it was made with a config {{when}}: the first step loses its prompt",
+                    releases=wrong,
+                    life=life,
+                    help=f"ask the cache: `{name} is not None and {name}.get_seq_length() > 0`",
+                )
+
+
+def given_to_model(function: ast.AST, name: str) -> bool:
+    """True where the function calls something with ``cache=name`` (or the old keyword) beside ``use_cache=``."""
+    for node in walk(function) if name else ():
+        if isinstance(node, ast.Call) and any(item.arg == "use_cache" for item in node.keywords):
+            if any(item.arg in ("cache", "past_key_values") and path_of(item.value) == name for item in node.keywords):
+                return True
+    return False
 
 
 def hook_name(facts: Facts, function: FunctionInfo | None) -> str:

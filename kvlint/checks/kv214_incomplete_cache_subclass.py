@@ -7,7 +7,7 @@ import tokenize
 from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, CallUse, ClassUse, Facts, FunctionUse, Place
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import statements, walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import CACHE, LocalClass, LocalFunction, Member, SuperObject, Symbol, of_type
 from kvlint.behaviour import releases_of
@@ -19,6 +19,11 @@ from kvlint.releases import ReleaseSet
 from kvlint.sieve import Groups
 from kvlint.timeline import Timeline
 
+KEEPERS = frozenset(
+    {"append", "extend", "insert", "setdefault", "copy_", "index_copy_", "put", "put_nowait", "write", "store", "add"}
+)
+"""Methods that leave what they are given in the object."""
+NUMBERS = frozenset({"int", "float", "len", "bool", "max", "min"})
 LENGTHS = ("get_seq_length", "get_mask_sizes")
 
 
@@ -63,7 +68,7 @@ class IncompleteCacheSubclass(Check):
         ):
             return
         life = releases_of(facts.timeline, "bare-cache-init")
-        wrong = use.place.releases & life
+        wrong = use.place.releases & life & releases_of_uses(facts, info)
         if wrong:
             yield self.finding(
                 facts,
@@ -79,7 +84,7 @@ class IncompleteCacheSubclass(Check):
         info = definition.info
         if info.name != "update" or info.owner is None or info.node.args.kwarg is not None or info.parameter("kwargs"):
             return
-        if not is_cache_subclass(facts, info.owner):
+        if not is_cache_subclass(facts, info.owner) or not takes_states(info):
             return
         yield from self._without_kwargs(facts, info, definition.place)
 
@@ -99,6 +104,8 @@ class IncompleteCacheSubclass(Check):
     def _without_kwargs(self, facts: Facts, info: FunctionInfo, place: Place) -> Iterator[Finding]:
         life = releases_of(facts.timeline, "update-gets-kwargs")
         wrong = place.releases & life
+        if info.owner is not None:
+            wrong &= releases_of_uses(facts, info.owner)
         if not wrong:
             return
         start, _ = facts.span(info.node)
@@ -141,11 +148,12 @@ class IncompleteCacheSubclass(Check):
         info = item.info
         if "update" not in info.methods or not is_cache_subclass(facts, info, layers=False) or not info.bases_known():
             return
+        update = info.methods["update"]
         missing = [name for name in LENGTHS if info.method(name) is None]
-        if not missing or uses_layers(info.methods["update"].node):
+        if not missing or uses_layers(update.node) or not takes_states(update) or not keeps_states(info, update):
             return
         life = releases_of(facts.timeline, "layers-hold-the-length")
-        wrong = item.place.releases & life
+        wrong = item.place.releases & life & releases_of_uses(facts, info)
         if not wrong:
             return
         start, _ = facts.span(info.node)
@@ -195,6 +203,96 @@ def is_cache_subclass(facts: Facts, info: ClassInfo, layers: bool = True) -> boo
         ):
             return True
     return False
+
+
+def releases_of_uses(facts: Facts, info: ClassInfo) -> ReleaseSet:
+    """The releases on which the file does anything with a class: those of the branches that name it, where all its uses
+    stand in branches that some releases do not get to; every release for a class that is not used here."""
+    if facts.tree is None or not facts.reach:
+        return facts.timeline.all
+    uses = [item for item in statements(facts.tree) if isinstance(item, ast.stmt) and mentions(item, info.name)]
+    found = ReleaseSet(0)
+    for statement in uses:
+        found |= facts.reaching(statement)
+    return found if uses else facts.timeline.all
+
+
+def mentions(statement: ast.stmt, name: str) -> bool:
+    """True where the statement itself, without the statements in it, reads a name."""
+    todo: list[ast.AST] = [item for item in ast.iter_child_nodes(statement) if not isinstance(item, ast.stmt)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            return True
+        todo += [item for item in ast.iter_child_nodes(node) if not isinstance(item, ast.stmt)]
+    return False
+
+
+def takes_states(info: FunctionInfo) -> bool:
+    """True for an ``update`` that can be called as models call it, with keys, values and the number of the layer."""
+    spec = info.node.args
+    positional = [*spec.posonlyargs, *spec.args][info.first_positional() :]
+    first = positional[0].arg if positional else ""
+    return (spec.vararg is not None or len(positional) >= 3) and not first.startswith("layer")
+
+
+def keeps_states(info: ClassInfo, update: FunctionInfo) -> bool:
+    """True where the keys or values that ``update`` is given are kept by the object: stored, appended, or handed to a
+    method of its own that does."""
+    spec = update.node.args
+    names = {arg.arg for arg in [*spec.posonlyargs, *spec.args][update.first_positional() :][:2]}
+    if not names:
+        return True
+    return keeps(info, update.node, names, set())
+
+
+def keeps(info: ClassInfo, function: ast.AST, names: set[str], seen: set[str]) -> bool:
+    """The same for a method whose parameters *names* hold states."""
+    for node in walk(function):
+        if isinstance(node, ast.Assign) and reads(node.value, names):
+            for target in node.targets:
+                if any(isinstance(part, (ast.Attribute, ast.Subscript)) for part in flat(target)):
+                    return True
+                names = names | {part.id for part in flat(target) if isinstance(part, ast.Name)}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            given = [*node.args, *(item.value for item in node.keywords)]
+            if node.func.attr in KEEPERS and any(reads(item, names) for item in given):
+                return True
+            method = info.method(node.func.attr) if isinstance(node.func.value, ast.Name) else None
+            if method is not None and method.name not in seen and any(reads(item, names) for item in given):
+                spec = method.node.args
+                taken = [*spec.posonlyargs, *spec.args][method.first_positional() :]
+                inner = {arg.arg for arg, item in zip(taken, node.args, strict=False) if reads(item, names)}
+                inner |= {item.arg for item in node.keywords if item.arg and reads(item.value, names)}
+                if keeps(info, method.node, inner, seen | {method.name}):
+                    return True
+    return False
+
+
+def reads(node: ast.AST, names: set[str]) -> bool:
+    """True where a value is made of one of the names as a tensor, not of a number that is computed from it."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NUMBERS:
+        return False
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("item", "size", "dim")
+    ):
+        return False
+    if isinstance(node, ast.Attribute) and node.attr in ("shape", "device", "dtype", "ndim"):
+        return False
+    if isinstance(node, ast.Name):
+        return node.id in names
+    return any(reads(child, names) for child in ast.iter_child_nodes(node))
+
+
+def flat(target: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a target of an assignment."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for item in target.elts:
+            yield from flat(item)
+    else:
+        yield target
 
 
 def uses_layers(node: ast.AST) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.nodes import walk
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import keeps_own_format
 from kvlint.analysis.values import LegacyCache
 from kvlint.behaviour import releases_of
@@ -37,6 +38,8 @@ class LegacyTupleCache(Check):
                 if item.name not in KEYWORDS or not is_built(facts, use, item):
                     continue
                 target = target_of(facts, use)
+                if target is not None and converted_by_hook(facts, use):
+                    continue
                 if target is None or target.role == "mask" or (target.role == "output" and not in_model(facts, use)):
                     continue
                 yield from self._found(facts, use, item, target)
@@ -69,6 +72,18 @@ class LegacyTupleCache(Check):
             "models need `EncoderDecoderCache(DynamicCache(self_pairs), DynamicCache(cross_pairs))`",
             fix=model.fix if model is not None else wrap(facts, use, item, target),
         )
+
+
+def converted_by_hook(facts: Facts, use: CallUse) -> bool:
+    """True where the module that is called has a hook of the file, which may make a cache of what is given."""
+    path = path_of(use.node.func)
+    for other in facts.calls:
+        func = other.node.func
+        if isinstance(func, ast.Attribute) and func.attr == "register_forward_pre_hook":
+            flag = other.keyword("with_kwargs")
+            if flag is not None and path and path_of(func.value) == path:
+                return True
+    return False
 
 
 def is_built(facts: Facts, use: CallUse, item: Argument) -> bool:

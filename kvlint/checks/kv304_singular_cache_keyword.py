@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.library import is_layer_class
-from kvlint.analysis.values import Certainty, Instance, cache_of
+from kvlint.analysis.names import LAYER_LISTS
+from kvlint.analysis.nodes import assignment, statements, walk
+from kvlint.analysis.recorder import path_of
+from kvlint.analysis.values import Certainty, Instance, LocalFunction, cache_of, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import Argument, Target, arguments_of, is_none, target_of
@@ -64,6 +67,8 @@ def takes_own_part(facts: Facts, use: CallUse, keyword: str) -> bool:
     func = use.node.func
     if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call):  # super().forward
         return False
+    if put_in_place(facts, func, keyword):
+        return True
     return any(
         other.info.name == "forward"
         and other.info.owner is not None
@@ -71,6 +76,39 @@ def takes_own_part(facts: Facts, use: CallUse, keyword: str) -> bool:
         and other.info.parameter(keyword) is not None
         and any(is_layer_class(base) for base in other.info.owner.foreign_bases())
         for other in facts.functions
+    )
+
+
+def put_in_place(facts: Facts, func: ast.expr, keyword: str) -> bool:
+    """True where the file puts a function or a module of its own, which takes the keyword, in the place of the part that is
+    called: ``layer.self_attn.forward = own``, ``model.layers = nn.ModuleList(Own(l) for l in model.layers)``."""
+    part = func.attr if isinstance(func, ast.Attribute) else ""
+    for use in facts.attributes:
+        if use.action != "store":
+            continue
+        if use.name == "forward" and part and path_of(use.value_node).rpartition(".")[2] == part:
+            if any(atom.info.parameter(keyword) is not None for atom in of_type(use.assigned, LocalFunction)):
+                return True
+    names = {part, *(LAYER_LISTS if not part else ())} - {""}
+    for statement in statements(facts.tree) if facts.tree is not None else ():
+        targets, value = assignment(statement)
+        for target in targets if value is not None else ():
+            item = target.value if isinstance(target, ast.Subscript) else target
+            if isinstance(item, ast.Attribute) and item.attr in names and makes_own_part(facts, value, keyword):
+                return True
+    return False
+
+
+def makes_own_part(facts: Facts, node: ast.AST | None, keyword: str) -> bool:
+    """True for an expression that builds an object of a class of the file whose forward has the keyword."""
+    if node is None:
+        return False
+    made = {item.id for item in walk(node) if isinstance(item, ast.Name)}
+    return any(
+        use.info.name in made
+        and (method := use.info.method("forward")) is not None
+        and method.parameter(keyword) is not None
+        for use in facts.classes
     )
 
 

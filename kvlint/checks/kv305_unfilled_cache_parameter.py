@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, Place
@@ -34,6 +35,8 @@ from kvlint.checks.library_contracts import cache_by_position
 from kvlint.findings import Applicability, Category, Finding
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
+INPUT_NAMES = re.compile(r"ids$|^inputs?(?:_|$)|_inputs?$|embeds|tokens?$|features|_values$|hidden_states|^x$")
+"""What people call the ids, or what stands for them, among the parameters of a model."""
 HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
 
 
@@ -108,7 +111,13 @@ class UnfilledCacheParameter(Check):
     def _hook_findings(self, facts: Facts) -> Iterator[Finding]:
         """Hooks see what the library hands to the module; those of a whole model, what its caller hands to it."""
         by_old_name = calls_model_by_old_name(facts)
+        by_new_name = any(
+            any(isinstance(atom, Model) for atom in use.callee) and any(name == "cache" for name, _ in use.keywords)
+            for use in facts.calls
+        )
         for hook in registered_hooks(facts):
+            if hook.role == "model" and not by_new_name:
+                continue  # nobody here says under which name it comes
             role = hook.role or "attention"
             if not by_old_name or hook.role in ("layer", "attention"):
                 names = kind_names(facts, role)
@@ -196,6 +205,8 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     if parameter is None:
         return NO_RELEASE
     accepted = accepted_names(item.info)
+    if item.role == "model" and not takes_ids(item.info):
+        return NO_RELEASE  # nothing but the project calls it
     wrong = missing(dict(item.names), accepted) & item.place.releases
     if wrong and item.role in ("layer", "attention") and parameter not in item.info.node.args.kwonlyargs:
         wrong -= filled_by_position(facts, item, parameter)
@@ -209,6 +220,14 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     if loose and only_passes_on(item.info, accepted) and not lost_further_on(facts, item, wrong):
         return NO_RELEASE
     return wrong
+
+
+def takes_ids(info: FunctionInfo) -> bool:
+    """True for a forward that can be called as ``generate`` does, with ids or embeddings by keyword."""
+    if info.node.args.kwarg is not None or info.owner is None:
+        return True
+    others = [arg.arg for arg in info.parameters()[info.first_positional() :] if arg.arg not in CACHE_PARAMETERS]
+    return not others or any(INPUT_NAMES.search(name) for name in others)
 
 
 def fills_it_itself(facts: Facts, item: LibraryCalled, name: str) -> bool:

@@ -25,6 +25,7 @@ from kvlint.checks.stale_keys import dead_writes, loop_reads
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
+MODEL_BASES = ("Module", "PreTrainedModel", "Config", "Cache")
 OLD_KEYS = ("past_key_values", "cache_params")
 NEW_KEY = "cache"
 EVALUATION_METHODS = frozenset({"predict", "evaluate", "prediction_step", "evaluation_loop", "prediction_loop"})
@@ -52,7 +53,10 @@ class RenamedCacheOutputKey(Check):
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
+        own = has_own_outputs(facts)
         for mention in (*subscripts(facts), *lookups(facts), *comparisons(facts), *loops(facts)):
+            if own:
+                continue
             life = stale(facts, mention.key)
             wrong = life & mention.place.releases
             if not wrong or (mention.raises and mention.place.caught & {"KeyError", "Exception", "LookupError"}):
@@ -70,7 +74,7 @@ class RenamedCacheOutputKey(Check):
                 fix=replace_key(facts, mention),
             )
         yield from self._stale(facts)
-        for node, items, place, where in ignored(facts):
+        for node, items, place, where in () if own else ignored(facts):
             life = facts.timeline.keyword_of_kind("model", NEW_KEY)
             wrong = life & place.releases
             if wrong:
@@ -116,6 +120,27 @@ class RenamedCacheOutputKey(Check):
                 help=f'the key is "{NEW_KEY}" from 5.24.0',
                 category=Category.BREAKS if raises else Category.SILENT,
             )
+
+
+def has_own_outputs(facts: Facts) -> bool:
+    """True where a class of the file is an output with the old key: it has that field, or its ``__init__`` takes it, and its
+    bases make it a dict or a plain class."""
+    for use in facts.classes:
+        bases = use.info.foreign_bases()
+        init = use.info.method("__init__")
+        fields = [item.target for item in use.info.node.body if isinstance(item, ast.AnnAssign)]
+        named = any(isinstance(item, ast.Name) and item.id in OLD_KEYS for item in fields)
+        given = init is not None and any(arg.arg in OLD_KEYS for arg in init.parameters()) and is_plain_output(bases)
+        if (named or given) and not any(base.endswith(MODEL_BASES) for base in bases):
+            return True
+    return False
+
+
+def is_plain_output(bases: list[str]) -> bool:
+    """True for the bases of a dict, of a tuple, or of nothing at all."""
+    return all(
+        base.rpartition(".")[2] in ("dict", "OrderedDict", "UserDict", "ModelOutput", "object") for base in bases
+    )
 
 
 def stale(facts: Facts, key: str) -> ReleaseSet:

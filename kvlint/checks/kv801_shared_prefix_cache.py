@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
-from kvlint.analysis.values import CacheObject, Certainty, Symbol, of_type
+from kvlint.analysis.values import ENCODER_DECODER_CACHE, CacheObject, Certainty, Symbol, of_type
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import (
     COMPREHENSIONS,
@@ -66,6 +66,7 @@ ALTERNATIVES = re.compile(
 
 LOOK_BACK = 8
 """So many calls on the same cache in front of a call are looked at: what came before those is in its ids or was in theirs."""
+ENCODER_INPUTS = ("input_ids", "inputs_embeds", "encoder_outputs", "input_features", "pixel_values")
 PLACES = ("attention_mask", "position_ids", "cache_position")
 """Arguments that say where in the sequence the tokens stand."""
 
@@ -91,6 +92,11 @@ class SharedPrefixCache(Check):
         for shallow in copies_in_list(facts):
             if id(shallow) not in told:
                 yield self._shallow(facts, None, shallow)
+        for feed in feeds:
+            kept = cross_half_kept(facts, feed)
+            if kept is not None and id(kept) not in told:
+                told.add(id(kept))
+                yield self._cross(facts, feed, kept)
         first: set[tuple[int, str]] = set()
         for feed in (*feeds, *helper_feeds(facts)):
             scope = scope_of(facts, feed)
@@ -114,6 +120,16 @@ class SharedPrefixCache(Check):
             releases=feed.place.releases,
             help=f"give each prompt a copy: `{argument}copy.deepcopy({name})`",
             fix=deepcopy_fix(facts, feed),
+        )
+
+    def _cross(self, facts: Facts, feed: Feed, node: ast.AST) -> Finding:
+        return self.finding(
+            facts,
+            node,
+            feed.place,
+            f"the keys of the first input stay in the cross half of `{feed.path}`: later rounds attend to it, not to their own",
+            releases=feed.place.releases,
+            help="build an `EncoderDecoderCache` for each input, or `reset()` it",
         )
 
     def _layers(self, facts: Facts, feed: Feed, node: ast.expr) -> Finding:
@@ -144,6 +160,37 @@ class SharedPrefixCache(Check):
             help=f"`copy.deepcopy({name})`",
             fix=fix,
         )
+
+
+def cross_half_kept(facts: Facts, feed: Feed) -> ast.AST | None:
+    """Where a loop gives an encoder-decoder model input after input with one ``EncoderDecoderCache``: the store that renews its
+    self half only, or the call where there is none."""
+    scope = scope_of(facts, feed)
+    loops = scope.loops(feed.node)
+    given = feed.use.keyword_value(feed.keyword.arg) if feed.keyword is not None and feed.keyword.arg else None
+    if not loops or not feed.path or given is None or feed.role != "model" or leaves_at_once(scope, feed, loops[0]):
+        return None
+    if not any(isinstance(atom, CacheObject) and atom.cls == ENCODER_DECODER_CACHE for atom in given):
+        return None
+    if any(item.path in prefixes(feed.path) for item in scope.bound_in(feed.path, loops[0])):
+        return None
+    halves = [
+        f"{feed.path}.{name}" for name in ("self_attention_cache", "cross_attention_cache", "is_updated", "layers")
+    ]
+    if any(scope.bound_in(path, loops[0]) for path in halves[1:]) or scope.changed_in(halves[2], loops[0]):
+        return None
+    if any(scope.methods.get(f"{path}.reset", NOTHING).nodes for path in (feed.path, halves[1])):
+        return None
+    sources = tuple(item for item in feed.node.args[:1]) + tuple(
+        item.value for item in feed.node.keywords if item.arg in ENCODER_INPUTS
+    )
+    found = dependence(facts, scope, loops[0], sources)
+    if not sources or found.carried or not found.varies:
+        return None
+    renewing = scope.bound_in(halves[0], loops[0])
+    if renewing:
+        return renewing[0].node
+    return feed.keyword if stays(facts, scope, feed.path, loops[0]) else None
 
 
 def deepcopy_fix(facts: Facts, feed: Feed) -> Fix | None:

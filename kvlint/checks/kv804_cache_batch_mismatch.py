@@ -15,6 +15,7 @@ from kvlint.checks.base import Check
 from kvlint.checks.bindings import NOTHING, Scope, position
 from kvlint.checks.cache_feeds import (
     Feed,
+    base_of_cache,
     cached_feeds,
     calls_in,
     copied,
@@ -49,6 +50,7 @@ class CacheBatchMismatch(Check):
             if not feed.place.caught & CALL_ERRORS:
                 yield from self._repeated(facts, scope, feed)
             yield from self._order(facts, scope, feed)
+            yield from self._layers(facts, scope, feed)
 
     def _expanded(self, facts: Facts, scope: Scope, feed: Feed) -> Iterator[Finding]:
         given = expansion(facts, scope, feed)
@@ -123,6 +125,73 @@ class CacheBatchMismatch(Check):
             help=f"`{facts.source(ids.func.value)}.repeat_interleave({count}, dim=0)`",
             category=Category.SILENT,
         )
+
+    def _layers(self, facts: Facts, scope: Scope, feed: Feed) -> Iterator[Finding]:
+        """Rows tiled layer by layer, a b a b, beside ids whose rows are repeated in place, a a b b."""
+        if len(feed.ids) != 1 or not feed.path:
+            return
+        ids = single_value(scope, feed.ids[0])
+        if (
+            not isinstance(ids, ast.Call)
+            or last_part(path_of(ids.func) or getattr(ids.func, "attr", "")) != "repeat_interleave"
+        ):
+            return
+        if "0" not in {ast.unparse(item) for item in (*ids.args[1:], *(word.value for word in ids.keywords))}:
+            return
+        for store in layer_stores(scope, feed):
+            if position(store) < position(feed.node) and tiles_rows(store.value):
+                yield self.finding(
+                    facts,
+                    store.value,
+                    feed.place,
+                    "the rows of the cache are put in the order a b a b, those of the ids in the order a a b b: rows meet the "
+                    "cache of other rows",
+                    releases=feed.place.releases,
+                    help=f"`{feed.path}.batch_repeat_interleave(n)`",
+                    category=Category.SILENT,
+                )
+
+
+def layer_stores(scope: Scope, feed: Feed) -> list[ast.Assign]:
+    """``layer.keys = ...`` in loops over the layers of the cache of a call, and ``cache.layers[i].keys = ...``."""
+    found: list[ast.Assign] = []
+    for node in scope.nodes:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target = node.targets[0]
+        if not isinstance(target, ast.Attribute) or target.attr not in ("keys", "values"):
+            continue
+        if base_of_cache(target.value) == feed.path:
+            found.append(node)
+            continue
+        for loop in scope.loops(node):
+            if isinstance(loop, ast.For) and base_of_cache(iterated(loop.iter)) == feed.path:
+                if path_of(target.value) in {path_of(item) for item in walk(loop.target)} - {""}:
+                    found.append(node)
+    return found
+
+
+def iterated(node: ast.expr) -> ast.expr:
+    """``cache.layers`` of ``enumerate(cache.layers)``."""
+    if isinstance(node, ast.Call) and path_of(node.func) in ("enumerate", "list", "tuple", "reversed") and node.args:
+        return node.args[0]
+    return node
+
+
+def tiles_rows(node: ast.expr) -> bool:
+    """``x.repeat(n, 1, 1, 1)``, ``torch.tile(x, (n, 1, 1, 1))`` and ``torch.cat([x] * n, dim=0)``."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    if name in ("cat", "concat"):
+        dims = [*node.args[1:], *(item.value for item in node.keywords)]
+        tiled = bool(node.args) and isinstance(node.args[0], ast.BinOp) and isinstance(node.args[0].op, ast.Mult)
+        return tiled and {ast.unparse(item) for item in dims} <= {"0"}
+    sizes = node.args[1:] if path_of(node.func) == "torch.tile" else node.args
+    if len(sizes) == 1 and isinstance(sizes[0], (ast.Tuple, ast.List)):
+        sizes = sizes[0].elts
+    ones = [ast.unparse(item) == "1" for item in sizes]
+    return name in ("repeat", "tile") and len(ones) == 4 and not ones[0] and all(ones[1:])
 
 
 def repeated_rows(scope: Scope, node: ast.expr) -> tuple[ast.Call, str, str] | None:
@@ -261,6 +330,8 @@ def expanded(facts: Facts, scope: Scope, feed: Feed, besides: ast.Call | None = 
     assert feed.cache is not None
     expressions, paths = slice_of(scope, (feed.cache,))
     if any(repeats(item) for item in expressions):
+        return True
+    if any(repeats(item.value) for item in layer_stores(scope, feed)):
         return True
     feeding = {id(item.node): item for path in paths for item in feeds_in(facts, scope, path)}
     feeding |= {id(item.node): item for item in map(partial(feed_at, facts), expressions) if item is not None}

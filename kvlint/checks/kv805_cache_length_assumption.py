@@ -8,10 +8,22 @@ from collections.abc import Iterator
 from itertools import islice
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
+from kvlint.analysis.values import Model
 from kvlint.checks.base import Check
-from kvlint.checks.bindings import FAR, Binding, Placed, Scope, after, position, prefixes
-from kvlint.checks.cache_feeds import Feed, feeds_in, feeds_of, is_output_cache, last_part, scope_of
+from kvlint.checks.bindings import FAR, Binding, Placed, Scope, after, position, prefixes, tree_of
+from kvlint.checks.cache_feeds import (
+    Feed,
+    call_at,
+    feeds_in,
+    feeds_of,
+    is_output_cache,
+    last_part,
+    scope_of,
+    single_value,
+)
+from kvlint.checks.turns import reads_length
 from kvlint.findings import Category, Finding
 
 LENGTH_READERS = ("get_seq_length", "get_usable_length")
@@ -26,7 +38,10 @@ class CacheLengthAssumption(Check):
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
+        yield from self._state_space(facts)
         for feed in feeds_of(facts):
+            if feed.role == "model":
+                yield from self._one_place(facts, feed)
             if feed.role != "generate":
                 continue
             scope = scope_of(facts, feed)
@@ -43,6 +58,77 @@ class CacheLengthAssumption(Check):
                     releases=feed.place.releases,
                     help="ask the cache, `cache.get_seq_length()`, or feed the last token again with what follows",
                 )
+
+    def _state_space(self, facts: Facts) -> Iterator[Finding]:
+        """``out.cache.get_seq_length()`` of a model that has state-space layers only: there is nothing to count."""
+        life = facts.timeline.keyword_of_kind("model", "cache")
+        for use in facts.attributes:
+            wrong = life & use.place.releases
+            if use.name != "get_seq_length" or use.call is None or not wrong:
+                continue
+            if use.place.caught & {"ValueError", "Exception"} or not of_state_space_model(facts, use.value_node):
+                continue
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                "the cache of a model without attention layers counts no tokens: `get_seq_length()` raises ValueError {when}",
+                releases=wrong,
+                life=life,
+                help="ask `has_previous_state()`, and count the tokens yourself",
+                category=Category.BREAKS,
+            )
+
+    def _one_place(self, facts: Facts, feed: Feed) -> Iterator[Finding]:
+        """The length of the cache as the position of all rows, where the prompt got its positions from the mask."""
+        scope = scope_of(facts, feed)
+        given = next((item.value for item in feed.node.keywords if item.arg == "position_ids"), None)
+        if given is None or feed.mask is None or feed.cache is None:
+            return
+        made = single_value(scope, given)
+        if not reads_length(made) or sums_mask(made):
+            return
+        for other in feeds_in(facts, scope):
+            places = [item.value for item in other.node.keywords if item.arg == "position_ids"]
+            if position(other.node) >= position(feed.node) or other.role != "model" or not places:
+                continue
+            if sums_mask(single_value(scope, places[0])):
+                yield self.finding(
+                    facts,
+                    made,
+                    feed.place,
+                    "every row gets the length of the cache as its position; the prompt got positions without the padding, so "
+                    "that shorter rows skip some",
+                    releases=feed.place.releases,
+                    help="go on from the mask: `mask.sum(-1, keepdim=True) - 1`",
+                )
+                return
+
+
+STATE_SPACE = ("MambaForCausalLM", "MambaModel", "Mamba2ForCausalLM", "Mamba2Model", "FalconMamba")
+"""Models whose layers all keep a state instead of keys and values."""
+
+
+def sums_mask(node: ast.expr) -> bool:
+    """True where a ``cumsum`` or a ``sum`` has a part in it."""
+    return any(isinstance(item, ast.Attribute) and item.attr in ("cumsum", "sum") for item in walk(node))
+
+
+def of_state_space_model(facts: Facts, node: ast.expr) -> bool:
+    """True for the cache of an output that only models of the families in STATE_SPACE can have returned."""
+    source = is_output_cache(node)
+    if isinstance(node, ast.Attribute) and node.attr == "cache_params":
+        source = path_of(node.value)
+    scope = tree_of(facts).scope_of(node)
+    made = scope.definitions(source, node) if source not in ("", "()") else []
+    calls = [call_at(facts, item.value) for item in made if item.value is not None]
+    if not calls or len(calls) != len(made):
+        return False
+    for call in calls:
+        models = [atom for atom in call.callee if isinstance(atom, Model)] if call is not None else []
+        if not models or any(not item.cls.rpartition(".")[2].startswith(STATE_SPACE) for item in models):
+            return False
+    return True
 
 
 class Names:

@@ -193,7 +193,7 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
             continue
         shown = f"{owner.name}.{info.name}"
         if info.name == "prepare_inputs_for_generation":
-            if is_own_module(owner.foreign_bases()) or _takes_cache_first(info):
+            if is_own_module(owner.foreign_bases()) or _takes_cache_first(info) or _is_stand_in(facts, owner):
                 continue
             yield LibraryCalled(info, reached(facts, info, use.place), "prepare", _prepare_names(facts, owner), shown)
         elif info.name == "forward" and not filled_by_prepare(info):
@@ -224,6 +224,18 @@ def reached(facts: Facts, info: FunctionInfo, place: Place) -> Place:
     """The place of a method on the releases on which the library calls it."""
     never = uncalled(info, str(facts.path), facts.surroundings, facts.timeline)
     return replace(place, releases=place.releases - never)
+
+
+def _is_stand_in(facts: Facts, owner: ClassInfo) -> bool:
+    """True for a class without bases that the file makes objects of itself: it is no part of a model class."""
+    if owner.bases or owner.node.keywords:
+        return False
+    made = facts.memo.get("made objects")
+    if not isinstance(made, frozenset):
+        made = facts.memo["made objects"] = frozenset(
+            id(atom.info) for use in facts.calls for atom in of_type(use.callee, LocalClass)
+        )
+    return id(owner) in made
 
 
 def _takes_cache_first(info: FunctionInfo) -> bool:

@@ -10,12 +10,16 @@ from functools import lru_cache
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import CACHE_KEYWORDS
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import Certainty, Instance, Member, Model, SuperObject, Symbol, cache_of
+from kvlint.checks.bindings import tree_of
+from kvlint.checks.cache_feeds import single_value
 from kvlint.checks.private_members import GENERATION_MIXIN, is_hook_name
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.timeline import Dated, Signature, Timeline
 
 MASK_FUNCTIONS = "transformers.masking_utils.create_"
+POSITIONS = frozenset({"cache_position", "position_ids"})
 PREPARE = "prepare_inputs_for_generation"
 
 
@@ -63,16 +67,16 @@ def misplaced(facts: Facts, use: CallUse) -> Iterator[Misplaced]:
         for releases, signature in function.signatures
         if not signature.accepts_args and len(use.node.args) > len(signature.positional)
     )
-    if too_many - function.own and len(use.node.args) > 1:
+    if (too_many - function.own) & use.place.releases and len(use.node.args) > 1:
         says = f"`{function.shown}` takes fewer positional arguments {{when}}: TypeError"
         yield Misplaced(use.node, too_many - function.own, says)
         return
     yield from refused_names(use, function)
     yield from lacking(use, function)
-    yield from in_other_places(use, function)
+    yield from in_other_places(facts, use, function)
 
 
-def in_other_places(use: CallUse, function: Called) -> Iterator[Misplaced]:
+def in_other_places(facts: Facts, use: CallUse, function: Called) -> Iterator[Misplaced]:
     """A cache by position where another parameter stands on some releases."""
     for index, (node, value) in enumerate(zip(use.node.args, use.arguments, strict=False)):
         if index and (cache_of(value, Certainty.CONTEXT) is not None or named_cache(node)):
@@ -84,6 +88,25 @@ def in_other_places(use: CallUse, function: Called) -> Iterator[Misplaced]:
                 if life:
                     yield Misplaced(node, life, says)
                 return
+        taken, other = by_place(function.signatures, index) if index else (NO_RELEASE, {})
+        if taken and POSITIONS & other.keys() and taken - function.own and holds_positions(facts, node):
+            says = (
+                f"argument {index + 1} of `{function.shown}` is the cache {{when}}, and positions are given: it raises"
+            )
+            yield Misplaced(node, taken - function.own, says)
+            return
+
+
+def holds_positions(facts: Facts, node: ast.expr) -> bool:
+    """True for ``torch.arange(...)``, at once or under a name that nothing else is assigned to."""
+    made = single_value(tree_of(facts).scope_of(node), node)
+    while (
+        isinstance(made, ast.Call)
+        and isinstance(made.func, ast.Attribute)
+        and made.func.attr in ("to", "unsqueeze", "cuda")
+    ):
+        made = made.func.value
+    return isinstance(made, ast.Call) and path_of(made.func).rpartition(".")[2] == "arange"
 
 
 def refused_names(use: CallUse, function: Called) -> Iterator[Misplaced]:
