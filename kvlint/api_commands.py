@@ -13,6 +13,7 @@ import click
 from kvlint import timeline as timeline_module
 from kvlint.api_diff import Difference, compare
 from kvlint.api_life import Life, life, near_names
+from kvlint.contracts import load as load_contracts
 from kvlint.errors import UsageProblem, did_you_mean
 from kvlint.timeline import Timeline
 
@@ -43,7 +44,9 @@ def api(ctx: click.Context) -> None:
     """Ask what kvlint knows of the cache API of each transformers release.
 
     NAME is a class, function, module, member or value: HybridCache, DynamicCache.key_cache,
-    transformers.masking_utils.create_causal_mask, cache_implementation=hybrid.
+    transformers.masking_utils.create_causal_mask, cache_implementation=hybrid. The name of that option alone lists its
+    values. Of a method, such as LlamaDecoderLayer.forward, it also prints how the library calls it, what it passes on and
+    what it returns.
     """
     if ctx.invoked_subcommand is None:
         raise UsageProblem("name what to look up, such as DynamicCache.key_cache (see kvlint api --help)")
@@ -55,7 +58,11 @@ def api(ctx: click.Context) -> None:
 def show(name: str, output_format: str) -> None:
     """Print the life of NAME: on which releases it exists, where, with which parameters."""
     timeline = _timeline()
-    lives = life(timeline, name)
+    try:
+        contracts = load_contracts(timeline.releases)
+    except ValueError as error:
+        raise UsageProblem(str(error)) from error
+    lives = life(timeline, contracts, name)
     if not lives:
         raise UsageProblem(f"no release has {name!r}{did_you_mean(name, near_names(timeline, name))}")
     if output_format == "json":
@@ -174,7 +181,7 @@ def _life_text(each: Life, timeline: Timeline) -> str:
     rows: list[tuple[str, str]] = [(f"  {label}", on(rs)) for label, rs in each.imports]
     lines = [f"{each.name}  ({each.kind})", f"  on {on(each.releases)}"]
     lines += [f"  {label:<{_width(rows)}}  {text}" for label, text in ((label.strip(), text) for label, text in rows)]
-    for title, dated in each.sections:
+    for title, dated in (*each.sections, *(each.contract.as_text() if each.contract else ())):
         lines += [f"  {title}", *_table([(on(rs), text) for rs, text in dated])]
     if each.members:
         lines += ["  members", *_table([(name, on(rs)) for name, rs in each.members])]

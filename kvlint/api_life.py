@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kvlint.api_contracts import Contract, contract
+from kvlint.contracts import Contracts
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Dated, Deprecation, Timeline
 
@@ -22,6 +24,8 @@ class Life:
     sections: tuple[tuple[str, Dated[str]], ...] = ()
     members: tuple[tuple[str, ReleaseSet], ...] = ()
     """Members of a class, or names that a module defines."""
+    contract: Contract | None = None
+    """How the library calls it, and what it calls."""
 
     def as_json(self, timeline: Timeline) -> dict[str, object]:
         """The life as plain data; releases as ranges ``5.0.0-5.24.0``."""
@@ -35,21 +39,35 @@ class Life:
                 for title, dated in self.sections
             },
             "members": {name: list(timeline.ranges(rs)) for name, rs in self.members},
+            **({"contract": self.contract.as_json(timeline)} if self.contract else {}),
         }
 
 
-def life(timeline: Timeline, name: str) -> list[Life]:
+def life(timeline: Timeline, contracts: Contracts, name: str) -> list[Life]:
     """The lives that *name* can mean, the most likely first; empty for a name that no release knows."""
     text = name.strip()
     if "=" in text:
         return _value_life(timeline, text)
+    if text == _VALUE_OPTION:
+        return [_option_life(timeline)]
     symbols = _meant(timeline, text)
     if symbols:
-        return [_symbol_life(timeline, symbol) for symbol in symbols]
+        lives = [_symbol_life(timeline, symbol) for symbol in symbols]
+        return [_with_contract(each, timeline, contracts) if each.kind == "function" else each for each in lives]
     owner, _, member = text.rpartition(".")
     owners = _meant(timeline, owner) if owner else _caches(timeline)
     found = [_member_life(timeline, cls, member) for cls in owners if timeline.member_kind(cls, member)]
-    return found if owner else sorted(found, key=lambda each: -len(each.releases))
+    if not owner:
+        return sorted(found, key=lambda each: -len(each.releases))
+    unknown = [cls for cls in owners if not timeline.member_kind(cls, member) and contracts.defines(cls, member)]
+    found += [Life(f"{cls}.{member}", "method", contracts.defines(cls, member)) for cls in unknown]
+    return [_with_contract(each, timeline, contracts) for each in found]
+
+
+def _with_contract(each: Life, timeline: Timeline, contracts: Contracts) -> Life:
+    cls, _, method = each.name.rpartition(".")
+    found = contract(contracts, cls, method, bool(timeline.signatures(cls, method)) or each.kind == "function")
+    return replace(each, contract=found)
 
 
 def near_names(timeline: Timeline, name: str) -> Iterator[str]:
@@ -57,6 +75,7 @@ def near_names(timeline: Timeline, name: str) -> Iterator[str]:
     if "=" in name:
         yield from (f"{_VALUE_OPTION}={value}" for value in timeline.cache_implementations())
         return
+    yield _VALUE_OPTION
     owner, _, _ = name.rpartition(".")
     for symbol in timeline.symbols():
         yield symbol if name.startswith("transformers.") else symbol.rpartition(".")[2]
@@ -94,6 +113,18 @@ def _value_life(timeline: Timeline, text: str) -> list[Life]:
     deprecated = timeline.generation_values("DEPRECATED_STATIC_CACHE_IMPLEMENTATIONS").get(value)
     notes = [(rs, note) for rs, note in ((deprecated, "deprecated"), (handled, "builds a class of its own")) if rs]
     return [Life(f'{_VALUE_OPTION}="{value}"', "value", accepted[value], sections=_sections(("notes", notes)))]
+
+
+def _option_life(timeline: Timeline) -> Life:
+    """Every value that the option takes, with the releases that take it, and those that announce its end."""
+    accepted = timeline.cache_implementations()
+    handled = timeline.generation_values("NEED_SETUP_CACHE_CLASSES_MAPPING")
+    deprecated = timeline.generation_values("DEPRECATED_STATIC_CACHE_IMPLEMENTATIONS")
+    values, own, ending = (
+        [(rs, value) for value, rs in sorted(found.items())] for found in (accepted, handled, deprecated)
+    )
+    sections = _sections(("values", values), ("builds a class of its own", own), ("deprecated", ending))
+    return Life(_VALUE_OPTION, "option of generate and GenerationConfig", _all(accepted.values()), sections=sections)
 
 
 def _symbol_life(timeline: Timeline, qualified: str) -> Life:

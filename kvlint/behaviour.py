@@ -115,26 +115,6 @@ def broken_members(cls: str, name: str) -> tuple[BrokenMember, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionFamilies:
-    """Model families by what their layers unpack from an attention module: two outputs since 4.48, or never two."""
-
-    early: frozenset[str]
-    other: frozenset[str]
-
-
-def attention_families() -> AttentionFamilies:
-    """The families whose attention modules differ from the rest."""
-    row = tables()["attention_families"]
-    return AttentionFamilies(frozenset(row["early"]), frozenset(row["other"]))
-
-
-@lru_cache(maxsize=1)
-def layer_tensors() -> Mapping[str, str]:
-    """Classes of decoder layers that return the hidden states alone, and the releases on which they do."""
-    return {name: releases for releases, names in tables()["layer_tensor"].items() for name in names}
-
-
 @lru_cache(maxsize=1)
 def layer_past_families() -> Mapping[str, str]:
     """Families whose layers call the cache ``layer_past``, and the releases on which it is a cache object."""

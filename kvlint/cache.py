@@ -35,7 +35,7 @@ def key_of(job: Job, timeline: str) -> str:
         job.path,
         ",".join(sorted(job.codes)),
         f"{job.target.bits:x}",
-        f"{job.fix_docstrings} {job.use_suppressions} {job.with_fixes}",
+        f"{job.fix_docstrings} {job.use_suppressions} {job.with_fixes} {job.grouped}",
         repr(job.surroundings),
     ]
     return digest("\n".join(words).encode("utf-8", "surrogateescape"))

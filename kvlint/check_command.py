@@ -39,8 +39,9 @@ from kvlint.selection import check_selectors
 if TYPE_CHECKING:
     from kvlint.baseline import Baseline, Known
     from kvlint.changed_lines import ChangedLines
+    from kvlint.diagnostics import Diagnostic
     from kvlint.report._view import View
-    from kvlint.run import Run
+    from kvlint.run import Options, Run
 
 STDIN_NAME = "<stdin>"
 
@@ -365,6 +366,8 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
         outcome = replace(outcome, results=results)
         view, _ = make_view(outcome, settings, request, found.files, baseline, stdin)
         notices += notes
+    if speaks_of_fixes(settings, request) and stdin is None:
+        view = replace(view, elsewhere=fixes_elsewhere(view, outcome, found.files, options))
     if not request.quiet:
         for notice in notices:
             print(f"kvlint: note: {notice}", file=sys.stderr)
@@ -429,14 +432,19 @@ def add_ignores(view: View, outcome: Run, reason: str) -> tuple[frozenset[str], 
 
 
 def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> dict[str, str]:
+    """Writes what was fixed where it belongs; returns a line for the path of each file that could not be written."""
+    if stdin is None:
+        return write_files(outcome)
+    if request.fixing:
+        fixed = next((result.fixed for result in outcome.results if result.fixed is not None), stdin)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(fixed)
+        sys.stdout.buffer.flush()
+    return {}
+
+
+def write_files(outcome: Run) -> dict[str, str]:
     """Writes every changed file, one step each; returns a line for the path of each that could not be written."""
-    if stdin is not None:
-        if request.fixing:
-            fixed = next((result.fixed for result in outcome.results if result.fixed is not None), stdin)
-            sys.stdout.flush()
-            sys.stdout.buffer.write(fixed)
-            sys.stdout.buffer.flush()
-        return {}
     refused = {}
     for result in outcome.results:
         if result.fixed is not None:
@@ -452,6 +460,44 @@ def write_fixed(outcome: Run, stdin: bytes | None, request: Request) -> dict[str
             except OSError as problem:
                 refused[result.path] = f"{result.shown}: cannot be written: {describe_error(problem)}"
     return refused
+
+
+def speaks_of_fixes(settings: Settings, request: Request) -> bool:
+    """Whether the report has a summary for people, which says what can be fixed."""
+    from kvlint.report import FOR_PEOPLE
+
+    return not (request.quiet or request.diff or request.fix_only) and settings.format_in_force in FOR_PEOPLE
+
+
+def fixes_elsewhere(view: View, outcome: Run, files: Sequence[FoundFile], options: Options) -> str:
+    """``3 more fixes with --target 5.24``, where a range takes fixes away that its newest release alone would have."""
+    from kvlint.findings import Applicability
+    from kvlint.run import run
+    from kvlint.timeline import the_timeline
+
+    safe = {Applicability.SAFE}
+    unfixed = {place_of(item) for item in view.found if not view.is_fixable(item, safe)}
+    releases = outcome.targets[0].releases if len(outcome.targets) == 1 else ()
+    if not unfixed or len(releases) < 2:
+        return ""
+    known = the_timeline().releases
+    newest = known[max(releases)]
+    shown = {item.path for item in view.found}
+    paths = {result.path for result in outcome.results if result.shown in shown}
+    again = [replace(file, settings=replace(file.settings, target=newest)) for file in files if file.path in paths]
+    there = run(again, replace(options, allowed=frozenset(), with_fixes=True))
+    found = {place_of(item) for result in there.results for item in result.diagnostics if view.is_fixable(item, safe)}
+    number = len(found & unfixed)
+    minor = newest.rpartition(".")[0]
+    alone = sum(release.startswith(f"{minor}.") for release in known) == 1
+    return (
+        f"{number:,} more fix{'' if number == 1 else 'es'} with --target {minor if alone else newest}" if number else ""
+    )
+
+
+def place_of(item: Diagnostic) -> tuple[str, int, int, int, str]:
+    """What makes a finding the same one for another target."""
+    return item.path, item.cell or 0, item.line, item.column, item.code
 
 
 STALE_LISTED = 10

@@ -115,6 +115,7 @@ def analyse(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[Run, list[
         cache_folder=settings.cache_dir,
         use_suppressions=not options["ignore_suppressions"],
         with_fixes=False,
+        grouped=False,
         jobs=settings.jobs,
     )
     return run(found.files, how), [f"{problem.path}: {problem.message}" for problem in found.problems]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from kvlint.errors import UsageProblem, did_you_mean
-from kvlint.globs import compile_patterns
+from kvlint.globs import compile_patterns, flaw
 from kvlint.selection import check_selectors, expand, resolve
 
 DEFAULT_EXCLUDES = (
@@ -171,7 +171,7 @@ def read_value(key: str, value: Any, where: str, root: str) -> Any:
     if default is None or isinstance(default, tuple):
         listed = strings(value, where)
         if key in SELECTOR_KEYS:
-            check_selectors(listed, where)
+            check_selection(key, listed, where)
         elif key == "show":
             check_show(listed, where)
         else:
@@ -195,8 +195,20 @@ def strings(value: Any, where: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def check_selection(key: str, selectors: tuple[str, ...], where: str) -> None:
+    """Raises UsageProblem for a selector that stands for no rule, and for a ``select`` that leaves none to run."""
+    check_selectors(selectors, where)
+    if key == "select" and not selectors:
+        raise UsageProblem(
+            f"{where} names no rule (leave it out for all that are on by default; ['ALL'] is every rule)"
+        )
+
+
 def check_globs(globs: list[str] | tuple[str, ...], where: str) -> None:
-    """Raises UsageProblem for the first glob that cannot be read."""
+    """Raises UsageProblem for the first glob that cannot be read, or that matches nothing at all."""
+    for glob in globs:
+        if reason := flaw(glob):
+            raise UsageProblem(f"{where}: {reason}")
     try:
         compile_patterns(tuple(globs))
     except ValueError as problem:
@@ -223,7 +235,9 @@ def check_format(name: str, where: str) -> None:
 def validate(settings: Settings, where: str) -> None:
     """Raises UsageProblem, naming *where*, for rules, globs, kinds or formats in *settings* that do not exist."""
     for key in SELECTOR_KEYS:
-        check_selectors(getattr(settings, KEYS[key]) or (), f"{where}: {key}")
+        selectors = getattr(settings, KEYS[key])
+        if selectors is not None:
+            check_selection(key, selectors, f"{where}: {key}")
     for glob, selectors in settings.per_file_ignores:
         check_globs((glob,), f"{where}: per-file-ignores")
         check_selectors(selectors, f"{where}: per-file-ignores.{glob!r}")

@@ -54,13 +54,15 @@ class Fix:
     """A rewrite: all of its edits are applied, or none.
 
     *group* names fixes of one region that must be applied together or not at all (the uses and the import of
-    one removed symbol); an empty group stands alone.
+    one removed symbol); an empty group stands alone. *unit* names what a value's fixes belong to: none of them is
+    applied where one of them may not be (see ``checks/units.py``).
     """
 
     title: str
     applicability: Applicability
     edits: tuple[Edit, ...]
     group: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +121,7 @@ class Finding:
     """What is wrong behind it, where several findings of a file can come from one thing (``name:HybridCache``)."""
     leads: bool = False
     """The finding is that thing itself (the import that fails); the others only fail behind it."""
+
+    def __hash__(self) -> int:
+        """Of its place and words alone: a fix that many findings share may hold thousands of edits."""
+        return hash((self.code, self.start, self.end, self.message))

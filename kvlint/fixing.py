@@ -29,7 +29,8 @@ def choose(
 ) -> tuple[Unit, ...]:
     """Chooses from the fixes of *findings* (of one region) those that can be applied in one round.
 
-    *silenced* findings are not fixed, and neither is a group that one of them belongs to.
+    *silenced* findings are not fixed, and neither is a group or a unit that one of them belongs to. A unit of which one
+    fix may not be applied in this run is left whole.
     """
     groups: dict[str, list[Finding]] = {}
     firsts = first_edits(findings)
@@ -37,12 +38,20 @@ def choose(
         if finding.fix is not None:
             groups.setdefault(finding.fix.group or f"\0{number}", []).append(finding)
     blocked = {finding.fix.group for finding in silenced if finding.fix is not None and finding.fix.group}
+    whole = {finding.fix.unit for finding in silenced if finding.fix is not None}
+    whole |= {
+        finding.fix.unit
+        for finding in findings
+        if finding.fix is not None and not is_allowed(finding, allowed, fixable)
+    }
     units: list[Unit] = []
     taken: list[Edit] = []
     judged: dict[int, Unit | None] = {}
     """What came of a fix that several findings share, by id."""
     for name, members in groups.items():
         if name in blocked or not all(is_allowed(member, allowed, fixable) for member in members):
+            continue
+        if any(member.fix is not None and member.fix.unit and member.fix.unit in whole for member in members):
             continue
         shared = id(members[0].fix)
         if len(members) == 1 and shared in judged:

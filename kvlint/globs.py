@@ -61,7 +61,7 @@ def compile_patterns(lines: tuple[str, ...]) -> Matcher:
         try:
             re.compile(expression)
         except re.error as problem:
-            raise ValueError(f"{line!r} is not a valid glob: {problem}") from None
+            raise ValueError(f"{line!r} is not a valid glob: {problem.msg}") from None
         if not blocks or blocks[-1][0] is not ignores:
             blocks.append((ignores, [], []))
         _, names, paths = blocks[-1]
@@ -96,6 +96,33 @@ def translate(line: str) -> tuple[bool, bool, str] | None:
         return None
     expression = translate_path(pattern) if anchored else translate_part(pattern)
     return ignores, anchored, expression + ("/" if directory_only else "/?")
+
+
+def flaw(glob: str) -> str:
+    """Why a glob of a setting cannot be what a person means, "" where it can.
+
+    In an ignore file git passes over such a line; in a setting it would silently exclude nothing.
+    """
+    if not glob.strip() or glob.strip() in ("!", "/"):
+        return "an empty glob matches nothing"
+    if glob.startswith("#"):
+        return f"{glob!r} is a comment in gitignore patterns (write '\\#...')"
+    index = 0
+    while index < len(glob):
+        char = glob[index]
+        index += 1
+        if char == "\\":
+            if index == len(glob) or glob[index].isalnum():
+                return f"{glob!r} is not a valid glob: a backslash quotes the character behind it (write / between folders)"
+            index += 1
+        elif char == "[":
+            end = class_end(glob, index)
+            if end < 0:
+                return f"{glob!r} is not a valid glob: '[' is not closed (write '[[]' for the character)"
+            index = end + 1
+        elif char == "{":
+            return f"{glob!r} is not a valid glob: braces are not expanded (a glob for each alternative; '\\{{' is the character)"
+    return ""
 
 
 def translate_path(pattern: str) -> str:

@@ -25,7 +25,8 @@ class Job:
     """One file to lint. *path* is absolute, *shown* is what reports call it; *data* replaces the file's bytes.
 
     *codes* are the rules in use, *triggered* those of them that could fire on these bytes. *surroundings* is what the
-    project says about the file.
+    project says about the file. *typing*: the file is being written in an editor, and the files around it are not walked
+    again for that.
     """
 
     path: str
@@ -37,8 +38,11 @@ class Job:
     fix_docstrings: bool = False
     use_suppressions: bool = True
     with_fixes: bool = True
+    grouped: bool = True
+    """What comes from one defect is one finding; else every place is one."""
     data: bytes | None = None
     surroundings: Surroundings = ALONE
+    typing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

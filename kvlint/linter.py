@@ -205,7 +205,7 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
     except Exception as problem:
         return Found((), (fault_of("the analysis", job.shown, problem),), complete=False)
     try:
-        return checked(job, facts)
+        return checked(job, facts, beside(job, path, region))
     finally:
         facts.let_go()
 
@@ -227,16 +227,18 @@ def shelf() -> Shelf:
 def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Facts | None:
     """The facts of a module that was walked together with those around it; None for a region that stands alone."""
     around = job.surroundings.around
-    alone = len(around) < 2 and not job.surroundings.places and not job.surroundings.own
-    if region.kind != "module" or alone:
+    if region.kind != "module" or job.surroundings.alone:
         return None
     from kvlint.analysis.joint import Joint
 
+    held = shelf()
+    if job.typing and held.joint is not None and path in held.joint.paths:
+        held.key = ""
+        return held.joint.facts_of_change(path, region.text, job.surroundings)
     texts = {other: region.text if other == job.path else text_of(other) for other in around}
     words = [f"{job.target.bits:x}", repr(job.surroundings)]
     words += [f"{other} {len(text)} {digest(text.encode('utf-8', 'replace'))}" for other, text in texts.items()]
     key = digest("\n".join(words).encode("utf-8", "surrogateescape"))
-    held = shelf()
     if held.key != key or held.joint is None:
         if held.joint is not None:
             held.joint.let_go()
@@ -255,14 +257,26 @@ def text_of(path: str) -> str:
     return next((region.text for region in source.regions if region.kind == "module"), "")
 
 
-def checked(job: Job, facts: Facts) -> Found:
+def beside(job: Job, path: Path, region: Region) -> frozenset[str]:
+    """The rules that are not selected and that could fire on the region: what they find may stand against a fix."""
+    from kvlint.checks import modules
+    from kvlint.checks.units import FAMILIES
+
+    if not job.with_fixes:
+        return frozenset()
+    others = frozenset(code for code in modules() if code.startswith(FAMILIES)) - job.codes
+    data = region.text.encode("utf-8", "replace")
+    return candidates(data, others, path.name, job.target.bits, len(the_timeline().releases)) if others else others
+
+
+def checked(job: Job, facts: Facts, beside: frozenset[str]) -> Found:
     """What the checks find in the facts of a region; where one of them fails, what the others do."""
     from kvlint import checks
 
     others = (other for other in job.surroundings.around if other != job.path)
     dependencies = (*(str(dependency) for dependency in facts.dependencies), *others)
     try:
-        return Found(checks.findings(facts, job.triggered, job.with_fixes), (), dependencies)
+        return Found(checks.findings(facts, job.triggered, job.with_fixes, beside), (), dependencies)
     except (RecursionError, MemoryError) as problem:
         finding = finding_of_kv000(0, 0, too_much(problem))
         return Found((finding,) if SYNTAX_ERROR[0] in job.codes else (), (), dependencies, complete=False)
@@ -271,7 +285,7 @@ def checked(job: Job, facts: Facts) -> Found:
         faults: list[Fault] = []
         for code in sorted(job.triggered):
             try:
-                findings += checks.findings(facts, frozenset({code}), job.with_fixes)
+                findings += checks.findings(facts, frozenset({code}), False)
             except Exception as problem:
                 faults.append(fault_of(code, job.shown, problem))
         return Found(findings, tuple(faults), dependencies, complete=False)
@@ -289,6 +303,13 @@ def project_at(root: Path | None) -> Project:
     from kvlint.analysis.project import Project
 
     return Project(root)
+
+
+def forget_project() -> None:
+    """Lets go of every module that was followed: some of them have changed since (in an editor's server)."""
+    root_of.cache_clear()
+    project_at.cache_clear()
+    shelf.cache_clear()
 
 
 def project_of(folder: Path) -> Project:
@@ -428,7 +449,8 @@ def place_all(job: Job, look: Look, timeline: Timeline) -> list[Diagnostic]:
     for item in look.regions:
         if item.kept:
             placer = Placer.of(job.shown, look.source, item.region, timeline.ranges)
-            placed += [placer.place(head, others) for head, others in grouped(item.kept, job.path)]
+            heads = grouped(item.kept, job.path) if job.grouped else ((finding, []) for finding in item.kept)
+            placed += [placer.place(head, others) for head, others in heads]
     return placed
 
 

@@ -60,18 +60,29 @@ def check_cache() -> Callable[..., None]:
     return check
 
 
+_UNSEEN = pytest.StashKey[dict[str, int]]()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """With ``--kv-verify``: says at the end which forwards could not be watched, and why."""
+    for reason, count in config.stash.get(_UNSEEN, {}).items():
+        terminalreporter.write_line(f"kvlint: {count} forward{'s' if count != 1 else ''} not watched: {reason}")
+
+
 @pytest.fixture(autouse=True)
 def _kv_verify(request: pytest.FixtureRequest) -> Iterator[None]:
     """With ``--kv-verify``: every outermost forward of a transformers model inside the test is watched."""
     if not request.config.getoption("--kv-verify"):
         yield
         return
-    with _every_model_watched(request.config.getoption("--kv-verify-every")):
+    unseen = request.config.stash.setdefault(_UNSEEN, {})
+    with _every_model_watched(request.config.getoption("--kv-verify-every"), unseen):
         yield
 
 
 @contextmanager
-def _every_model_watched(every: int) -> Iterator[None]:
+def _every_model_watched(every: int, unseen: dict[str, int]) -> Iterator[None]:
+    import torch
     from transformers import PreTrainedModel
 
     from kvlint.runtime.environment import cache_keyword
@@ -79,27 +90,56 @@ def _every_model_watched(every: int) -> Iterator[None]:
 
     observers: dict[int, Observer] = {}
     running: list[Any] = []
-    owner: Any = PreTrainedModel
-    inherited = owner.__call__
+    compiled: Any = _compiled_module()
+    owners: list[Any] = [PreTrainedModel, *([compiled] if compiled is not None else [])]
 
-    def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        # The base model inside a causal model is a PreTrainedModel, too: only the outermost call is looked at.
-        if running or cache_keyword(self.forward) is None:
-            return inherited(self, *arguments, **options)
-        observer = observers.get(id(self))
-        if observer is None:
-            observer = observers[id(self)] = Observer(self, every, "raise")
-        running.append(self)
-        try:
-            observer.before(options)
-            output = inherited(self, *arguments, **options)
-            observer.after(arguments, options, output)
-        finally:
-            running.pop()
-        return output
+    def watched(inherited: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *arguments: Any, **options: Any) -> Any:
+            # A traced forward is looked at from outside of its graph. The base model inside a causal model is a
+            # PreTrainedModel, too: only the outermost call is looked at.
+            if torch.compiler.is_compiling() or running or not _watchable(self, cache_keyword):
+                return inherited(self, *arguments, **options)
+            observer = observers.get(id(self))
+            if observer is None:
+                observer = observers[id(self)] = Observer(self, every, "raise")
+            running.append(self)
+            try:
+                observer.before(arguments, options)
+                output = inherited(self, *arguments, **options)
+                observer.after(arguments, options, output)
+            finally:
+                running.pop()
+            return output
 
-    owner.__call__ = call
+        return call
+
+    kept = [(owner, vars(owner).get("__call__")) for owner in owners]
+    for owner in owners:
+        owner.__call__ = watched(owner.__call__)
     try:
         yield
     finally:
-        del owner.__call__
+        for owner, own in kept:
+            if own is None:
+                del owner.__call__
+            else:
+                owner.__call__ = own
+        for observer in observers.values():
+            for one in observer.watch.unseen:
+                unseen[one.reason] = unseen.get(one.reason, 0) + 1
+
+
+def _watchable(module: Any, cache_keyword: Callable[[Any], str | None]) -> bool:
+    from transformers import PreTrainedModel
+
+    inner = getattr(module, "_orig_mod", module)
+    return isinstance(inner, PreTrainedModel) and cache_keyword(inner) is not None
+
+
+def _compiled_module() -> Any:
+    """The class that ``torch.compile(model)`` gives, or None where this torch has it elsewhere."""
+    try:
+        from torch._dynamo.eval_frame import OptimizedModule
+    except ImportError:
+        return None
+    return OptimizedModule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -11,14 +12,17 @@ import click
 
 from kvlint import rulebook
 from kvlint.errors import UsageProblem
+from kvlint.options import HELP, REPORT, RULES, GroupedCommand, option
 
+PREFIX = re.compile(r"KV\d{0,2}\Z")
 RELEASES = {"4": "the newest 4.x", "5": "the newest release"}
 
 
-@click.command("rule")
-@click.argument("wanted", metavar="CODE|NAME", required=False)
-@click.option("--all", "every", is_flag=True, help="Print every rule: a table, or every page in the other formats.")
-@click.option(
+@click.command("rule", cls=GroupedCommand, context_settings=HELP)
+@click.argument("wanted", metavar="CODE|PREFIX|NAME", required=False)
+@option(RULES, "--all", "every", is_flag=True, help="Print every rule: a table, or every page in the other formats.")
+@option(
+    REPORT,
     "--output-format",
     type=click.Choice(["text", "json", "markdown"]),
     default="text",
@@ -28,26 +32,38 @@ RELEASES = {"4": "the newest 4.x", "5": "the newest release"}
 def rule(wanted: str | None, every: bool, output_format: str) -> None:
     """Explain a rule: what it reports, why, and how to fix it.
 
-    CODE is like KV204, NAME like cache-subscript.
+    CODE is like KV204, NAME like cache-subscript. A PREFIX (KV2) lists the rules whose codes begin so.
     """
     if (wanted is None) != every:
-        raise UsageProblem("name one rule (`kvlint rule KV204`), or ask for --all")
+        raise UsageProblem("name one rule (`kvlint rule KV204`), list some (`kvlint rule KV2`), or ask for --all")
     try:
         pages = rulebook.load()
-        chosen = pages if wanted is None else (rulebook.find(wanted, pages),)
+        chosen = beginning(wanted, pages)
+        listed = every or bool(chosen)
+        if wanted is not None and not chosen:
+            chosen = (rulebook.find(wanted, pages),)
     except rulebook.RulebookError as error:
         raise UsageProblem(f"the rulebook is damaged: {error}") from None
     except LookupError as error:
         raise UsageProblem(f"{error} (`kvlint rule --all` lists them)") from None
     if output_format == "json":
         parts = [_as_json(page) for page in chosen]
-        click.echo(json.dumps(parts if every else parts[0], indent=2, ensure_ascii=False))
+        click.echo(json.dumps(parts if listed else parts[0], indent=2, ensure_ascii=False))
     elif output_format == "markdown":
-        click.echo("\n".join(_as_markdown(page) for page in chosen), nl=False)
-    elif every:
+        click.echo("\n".join(as_markdown(page) for page in chosen), nl=False)
+    elif listed:
         click.echo(_as_table(chosen), nl=False)
     else:
         _echo_text(chosen[0])
+
+
+def beginning(prefix: str | None, pages: tuple[rulebook.Page, ...]) -> tuple[rulebook.Page, ...]:
+    """The rules whose codes begin with *prefix* (``KV2``); all of them without one, none for anything that is no prefix."""
+    if prefix is None:
+        return pages
+    if not PREFIX.match(prefix.upper()):
+        return ()
+    return tuple(page for page in pages if page.code.startswith(prefix.upper()))
 
 
 def _as_json(page: rulebook.Page) -> dict[str, Any]:
@@ -59,16 +75,19 @@ def _as_json(page: rulebook.Page) -> dict[str, Any]:
         "applies": page.applies,
         "fix": page.fix,
         "since": page.since,
+        "question": page.question,
         "url": page.url,
         "sections": dict(page.sections),
     }
 
 
-def _as_markdown(page: rulebook.Page) -> str:
+def as_markdown(page: rulebook.Page) -> str:
     """The page without what only the tests read: captions in place of fence attributes, no front matter."""
     categories = ", ".join(category.value for category in page.categories)
     facts = f"*{categories}*, transformers {page.applies}, fix: {page.fix}"
-    return f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n" + "\n".join(_captioned(page)) + "\n"
+    asked = f"Before a fix that is not safe: {page.question}\n\n" if page.question else ""
+    body = "\n".join(_captioned(page))
+    return f"# {page.code} {page.name}\n\n{page.summary}.\n\n{facts}\n\n{asked}{body}\n"
 
 
 def _captioned(page: rulebook.Page) -> Iterator[str]:
@@ -118,7 +137,7 @@ def _as_table(pages: tuple[rulebook.Page, ...]) -> str:
 
 
 def _echo_text(page: rulebook.Page) -> None:
-    text = _as_markdown(page)
+    text = as_markdown(page)
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return

@@ -48,7 +48,7 @@ _STEM = re.compile(r"(KV\d{3})-([a-z0-9]+(?:-[a-z0-9]+)*)")
 _FENCE = re.compile(r"^(`{3,})(.*)$")
 _HEADING = re.compile(r"^## (.+?)\s*$")
 _KEYS = {"code", "name", "category", "summary", "applies", "fix", "since"}
-_OPTIONAL_KEYS = {"setup"}
+_OPTIONAL_KEYS = {"setup", "question"}
 
 
 class RulebookError(Exception):
@@ -95,6 +95,8 @@ class Page:
     fix: str
     since: str
     setup: str
+    question: str
+    """What a person has to answer before a fix that is not safe is applied; "" where nothing is asked."""
     body: str
     first_line: int
     sections: Mapping[str, str]
@@ -175,6 +177,7 @@ def parse(path: Path, text: str) -> Page:
         fix=front["fix"],
         since=front["since"],
         setup=front.get("setup", ""),
+        question=front.get("question", ""),
         body="\n".join(lines[first:]).rstrip("\n") + "\n",
         first_line=first + 1,
         sections=sections,
@@ -194,6 +197,8 @@ def _check_keys(front: Mapping[str, Any], wrong: Any) -> None:
     for key in set(front) - {"category"}:
         if not isinstance(front[key], str) or "\n" in front[key]:
             raise wrong(f"front matter: {key} is one line of text")
+    if not front.get("question", "?").endswith("?"):
+        raise wrong("front matter: question ends with a question mark")
 
 
 def _read_body(lines: list[str], start: int, wrong: Any) -> tuple[dict[str, str], tuple[Block, ...]]:

@@ -17,6 +17,7 @@ from kvlint.discovery import FoundFile
 from kvlint.engine.index import Index, copy_around, version_of_copy
 from kvlint.engine.units import ALONE, Surroundings
 from kvlint.fingerprint import digest
+from kvlint.folders import cache_folder
 from kvlint.roots import code_root, project_root
 from kvlint.screen import PYTHON
 from kvlint.selection import UNUSED_SUPPRESSION
@@ -49,6 +50,8 @@ class Options:
     cache_folder: str = ""
     use_suppressions: bool = True
     with_fixes: bool = True
+    grouped: bool = True
+    """As in `Job`."""
     jobs: int = 0
     environment: str | None = None
     isolated_files: bool = False
@@ -134,18 +137,23 @@ def shown_path(path: str, cwd: str) -> str:
 
 
 def run(
-    files: Sequence[FoundFile], options: Options, stdin: bytes | None = None, progress: Progress | None = None
+    files: Sequence[FoundFile],
+    options: Options,
+    stdin: bytes | None = None,
+    progress: Progress | None = None,
+    index: Index | None = None,
 ) -> Run:
-    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done.
+    """Lints *files*; with *stdin* the one file's bytes are those. *progress* is told of every file that is done. *index*
+    is what is known of the projects already, for a caller that comes file by file.
 
     Raises UsageProblem for a target that means nothing.
     """
     results: list[Result] = []
     stores = Stores(options)
     remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
-    targets = Targets(options)
-    triggers: dict[tuple[str, ...], frozenset[str]] = {}
-    index = Index({files[0].path: stdin} if stdin is not None and files else {})
+    kept_in = (options.cache_folder or cache_folder()) if options.use_cache else ""
+    index = index or Index({files[0].path: stdin} if stdin is not None and files else {}, folder=kept_in)
+    planner = Planner(options, Targets(options), index, remember)
 
     def keep(result: Result | None) -> None:
         if result is not None:
@@ -156,33 +164,68 @@ def run(
     def candidates() -> Iterator[tuple[Job, int]]:
         """What has to be linted, while the rest is still being read."""
         for file in files:
-            outcome = screen(file, options, targets, stdin, remember)
-            around = surroundings_of(index, file.path) if not options.isolated_files else ALONE
-            if len(around.around) > 1 and (outcome is None or isinstance(outcome, Candidate)):
-                outcome = joined(outcome, file, options, targets, around.around, stdin, triggers)
-            if isinstance(outcome, Candidate):
-                target = targets.of(file.settings, os.path.dirname(file.path))
-                releases = in_copy(file.path, target.releases)
-                if not releases:
-                    continue
-                job = make_job(outcome, options, releases)
-                job = replace(job, surroundings=around)
-                hit = stores.result(job, outcome.digest)
-                if hit is None or needs_fixing(job, hit):
-                    yield job, outcome.size
+            planned = planner.plan(file, stdin)
+            if isinstance(planned, Planned):
+                hit = stores.result(planned.job, planned.digest)
+                if hit is None or needs_fixing(planned.job, hit):
+                    yield planned.job, planned.size
                 else:
                     keep(hit)
             else:
-                keep(outcome)
+                keep(planned)
 
     jobs = candidates() if options.isolated_files else clustered(candidates())
     for job, result in execute(jobs, options.jobs):
         keep(result)
         stores.keep(job, result)
+    targets = planner.targets
     notices = tuple(target.note for target in targets.known.values() if target.note)[:1]
     stores.save()
     results.sort(key=lambda result: result.shown)
     return Run(tuple(results), len(files), notices, tuple(targets.known.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A file that has to be looked at: the job, the size of its content and the digest of it."""
+
+    job: Job
+    size: int
+    digest: str
+
+
+@dataclass(slots=True)
+class Planner:
+    """Works out what is to be looked for in a file: by its words, by the files around it, for which releases.
+
+    *triggers* are the rules that the words of a cluster of files ask for, by its paths.
+    """
+
+    options: Options
+    targets: Targets
+    index: Index
+    remember: Stores | None = None
+    triggers: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
+
+    def plan(
+        self, file: FoundFile, stdin: bytes | None = None, surroundings: Surroundings | None = None
+    ) -> Planned | Result | None:
+        """What there is to do for a file; a result where it cannot be read, None where it can have no finding.
+
+        *stdin* stands for the file's content; *surroundings* for what the index says of its project.
+        """
+        outcome = screen(file, self.options, self.targets, stdin, self.remember)
+        around = surroundings or (ALONE if self.options.isolated_files else surroundings_of(self.index, file.path))
+        if len(around.around) > 1 and (outcome is None or isinstance(outcome, Candidate)):
+            outcome = joined(outcome, file, self.options, self.targets, around.around, stdin, self.triggers)
+        if not isinstance(outcome, Candidate):
+            return outcome
+        target = self.targets.of(file.settings, os.path.dirname(file.path))
+        releases = in_copy(file.path, target.releases)
+        if not releases:
+            return None
+        job = replace(make_job(outcome, self.options, releases), surroundings=around)
+        return Planned(job, outcome.size, outcome.digest)
 
 
 def screen(
@@ -281,6 +324,7 @@ def make_job(candidate: Candidate, options: Options, target: ReleaseSet) -> Job:
         fix_docstrings=settings.fix_docstrings,
         use_suppressions=options.use_suppressions,
         with_fixes=options.with_fixes,
+        grouped=options.grouped,
         data=candidate.data,
     )
 
@@ -340,8 +384,7 @@ def surroundings_of(index: Index, path: str) -> Surroundings:
     """What the project of a file says about it."""
     if not path.endswith(PYTHON):
         return ALONE
-    project = index.project(code_root(os.path.dirname(path)))
-    return project.surroundings(path) if path in project.units else ALONE
+    return index.surroundings(code_root(os.path.dirname(path)), path)
 
 
 def clustered(jobs: Iterable[tuple[Job, int]]) -> Iterator[tuple[Job, int]]:

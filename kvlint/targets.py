@@ -131,7 +131,7 @@ def note_on_default(timeline: Timeline, project_root: str | None) -> str:
         if requirement is None or not requirement.specifier:
             return ""
         newest = len(timeline.releases) - 1
-        if newest in set(matching(requirement.specifier, timeline, requirement.source)):
+        if newest in set(matched(requirement.specifier, timeline, requirement.source).releases):
             return ""
     except UsageProblem:
         return ""

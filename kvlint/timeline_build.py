@@ -36,7 +36,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -89,9 +89,12 @@ MODULES: Mapping[str, Module] = {
 
 
 class Sources(Protocol):
-    """The Python files of one release, by their path from the folder that holds ``transformers``."""
+    """The Python files of one release, by their path from the folder that holds ``transformers``.
 
-    def paths(self) -> Sequence[str]: ...
+    ``paths`` gives those that the timeline is made of, or those that *wanted* accepts.
+    """
+
+    def paths(self, wanted: Callable[[str], bool] | None = None) -> Sequence[str]: ...
 
     def key(self, path: str) -> int: ...
 
@@ -106,10 +109,10 @@ class WheelSources:
 
     @cached_property
     def _infos(self) -> dict[str, zipfile.ZipInfo]:
-        return {info.filename: info for info in self.archive.infolist() if _wanted(info.filename)}
+        return {info.filename: info for info in self.archive.infolist() if info.filename.startswith("transformers/")}
 
-    def paths(self) -> Sequence[str]:
-        return sorted(self._infos)
+    def paths(self, wanted: Callable[[str], bool] | None = None) -> Sequence[str]:
+        return sorted(filter(wanted or _wanted, self._infos))
 
     def key(self, path: str) -> int:
         return self._infos[path].CRC
@@ -124,9 +127,9 @@ class FolderSources:
 
     root: Path
 
-    def paths(self) -> Sequence[str]:
+    def paths(self, wanted: Callable[[str], bool] | None = None) -> Sequence[str]:
         found = (path.relative_to(self.root).as_posix() for path in (self.root / "transformers").rglob("*.py"))
-        return sorted(path for path in found if _wanted(path))
+        return sorted(filter(wanted or _wanted, found))
 
     def key(self, path: str) -> int:
         return zlib.crc32((self.root / path).read_bytes())
@@ -204,16 +207,22 @@ def extract(sources: Sources, parsed: ParsedFiles | None = None) -> Record:
     if "transformers/__init__.py" not in paths:
         raise ValueError("no transformers/__init__.py in it")
     init = sources.text("transformers/__init__.py")
-    version = re.search(r"^__version__ = [\"']([^\"']+)[\"']", init, re.MULTILINE)
-    if version is None:
-        raise ValueError("transformers/__init__.py names no version")
+    version = release_of(sources)
     files: dict[str, FileFacts] = {}
     for path in paths:
         key = (path, sources.key(path))
         if key not in known:
             known[key] = read_file(_module_name(path), sources.text(path), package=path.endswith("/__init__.py"))
         files[_module_name(path)] = known[key]
-    return _assemble(version[1], files, every_model_exported="define_import_structure(" in init)
+    return _assemble(version, files, every_model_exported="define_import_structure(" in init)
+
+
+def release_of(sources: Sources) -> str:
+    """The version that the sources name. Raises ValueError where they name none."""
+    found = re.search(r"^__version__ = [\"']([^\"']+)[\"']", sources.text("transformers/__init__.py"), re.MULTILINE)
+    if found is None:
+        raise ValueError("transformers/__init__.py names no version")
+    return found[1]
 
 
 def _assemble(version: str, files: Mapping[str, FileFacts], every_model_exported: bool) -> Record:

@@ -23,7 +23,7 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints/ci.txt)
 "${pip[@]}" torch
-"${pip[@]}" '.[runtime,dev]' transformers numpy
+"${pip[@]}" '.[runtime,dev,docs]' transformers numpy
 "$venv/bin/python" scripts/install_transformers4.py
 
 export PATH="$venv/bin:$PATH"

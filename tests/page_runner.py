@@ -263,6 +263,15 @@ def apply_by_hand(text: str, found: Iterable[dict[str, Any]], allowed: frozenset
 # Running examples
 
 
+def transformers4_folder() -> Path:
+    """The folder that holds the newest 4.x release. Raises RuntimeError, saying what to do, where there is none."""
+    named = os.environ.get("KVLINT_TRANSFORMERS4")
+    folder = Path(named) if named else ROOT / ".cache" / "transformers4"
+    if not (folder / "transformers").is_dir():
+        raise RuntimeError(f"no transformers 4.x in {folder}: run `{INSTALL_4}` to put it there")
+    return folder
+
+
 class Worker:
     """A process with one release of transformers that runs examples, each apart from the others."""
 
@@ -278,11 +287,7 @@ class Worker:
             "PYTHONWARNINGS": "default",
         }
         if major == "4":
-            named = os.environ.get("KVLINT_TRANSFORMERS4")
-            folder = Path(named) if named else ROOT / ".cache" / "transformers4"
-            if not (folder / "transformers").is_dir():
-                raise RuntimeError(f"no transformers 4.x in {folder}: run `{INSTALL_4}` to put it there")
-            self.environment["PYTHONPATH"] = str(folder)
+            self.environment["PYTHONPATH"] = str(transformers4_folder())
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close())
         self.process = subprocess.Popen(
             [sys.executable, str(WORKER)],

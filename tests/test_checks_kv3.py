@@ -223,16 +223,30 @@ def test_renaming(before: str, after: str | None) -> None:
     assert fixed(before, NEW, codes=["KV305"]) == (before if after is None else after)
 
 
-def test_model_forward_is_renamed_only_on_demand_and_with_its_class() -> None:
+def test_a_hook_takes_both_names_where_its_own_forward_keeps_the_old_one() -> None:
     text = (
         MODEL
-        + "class A(LlamaForCausalLM):\n    def forward(self, ids, past_key_values=None):\n        return past_key_values\n"
-        "    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {{'past_key_values': past_key_values, 'n': {}}}\n"
+        + "class A(LlamaForCausalLM):\n    def forward(self, input_ids, past_key_values=None):\n        return self.model(input_ids, cache=past_key_values)\n"
+        "    def prepare_inputs_for_generation(self, ids, past_key_values=None, **kw):\n        return {'past_key_values': past_key_values}\n"
     )
-    assert fixed(text.format(1), NEW, codes=["KV305"]) == text.format(1)
-    assert "past_key_values" not in fixed(text.format(1), NEW, unsafe=True, codes=["KV305"])
-    blocked = text.format("[cache for cache in ids]")
+    both = text.replace("past_key_values=None, **kw", "past_key_values=None, cache=None, **kw").replace(
+        "        return {",
+        "        past_key_values = cache if cache is not None else past_key_values\n        return {",
+    )
+    assert fixed(text, NEW, codes=["KV305"]) == both
+    blocked = text.replace("past_key_values}", "[cache for cache in past_key_values]}")
     assert fixed(blocked, NEW, unsafe=True, codes=["KV305"]) == blocked
+
+
+def test_a_model_forward_takes_both_names() -> None:
+    text = (
+        MODEL
+        + "class A(LlamaForCausalLM):\n    def forward(self, input_ids, past_key_values=None):\n        return self.model(input_ids, cache=past_key_values)\n"
+    )
+    both = text.replace("past_key_values=None)", "past_key_values=None, cache=None)").replace(
+        "        return", "        past_key_values = cache if cache is not None else past_key_values\n        return"
+    )
+    assert fixed(text, NEW, codes=["KV305"]) == both
 
 
 MERGED = [

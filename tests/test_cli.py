@@ -310,6 +310,8 @@ def test_a_fault_in_a_check_names_check_and_file_and_the_rest_goes_on(monkeypatc
         (["--target", "5.999"], "--target: no known transformers release matches '5.999'"),
         (["--target", ">=banana"], "--target: '>=banana' is neither a release"),
         (["--exclude", "[b-a]"], "--exclude: '[b-a]' is not a valid glob"),
+        (["--exclude", "src/["], "--exclude: 'src/[' is not a valid glob"),
+        (["--select", ""], "--select: names no rule"),
         (["--config", "nope.toml"], "--config nope.toml: no such file"),
         (["--config", "a.py", "--isolated"], "--config and --isolated contradict each other"),
         (["--jobs", "-1"], "Invalid value for '--jobs'"),
@@ -652,6 +654,22 @@ def test_show_files_and_show_settings() -> None:
     assert 'ignore = ["KV204"]' in shown
     assert shown.startswith("# ")
     assert kvlint("--show-settings", "nope").code == 2
+
+
+def test_show_settings_says_where_each_value_and_the_target_come_from() -> None:
+    write("a.py", CLEAN)
+    write("requirements.txt", "transformers==4.46.0\n")
+    write("kvlint.toml", 'target = "project"\nignore = ["KV101"]\n')
+    lines = kvlint("--show-settings", "--ignore", "KV204", "--jobs", "2").out.splitlines()
+    assert lines[0].endswith("kvlint.toml")
+    assert 'target = "project"  # kvlint.toml' in lines
+    assert 'ignore = ["KV101", "KV204"]  # kvlint.toml and --ignore' in lines
+    assert "jobs = 2  # --jobs" in lines
+    assert "unsafe-fixes = false  # default" in lines
+    assert "# target: transformers 4.46.1 (requirements.txt): 4.46.1" in lines
+    assert lines[-1].startswith("# transformers 4.46.0 (requirements.txt) is not among the releases kvlint knows")
+    refused = kvlint("--show-settings", "--target", "instaled")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
 
 
 def test_statistics() -> None:

@@ -352,7 +352,7 @@ def test_a_page_without_uses_has_no_matrix() -> None:
 def judged(paths: list[str], target: str, scope: ReleaseSet) -> Compatibility:
     folder = str(Path(__file__).parent)
     found = discover(paths, Resolver.create(Overrides(target=target, exclude=()), folder, None, isolated=True))
-    outcome = run(found.files, Options(cwd=folder, use_cache=False, with_fixes=False, jobs=1))
+    outcome = run(found.files, Options(cwd=folder, use_cache=False, with_fixes=False, grouped=False, jobs=1))
     found_there = (item for result in outcome.results for item in result.diagnostics)
     return compatibility(found_there, the_timeline().releases, scope, outcome.files)
 

@@ -88,6 +88,13 @@ def test_a_key_unlike_any_other_gets_the_list_of_keys(tmp_path: Path) -> None:
         ('show = ["depricated"]', "did you mean 'deprecated'?"),
         ('output-format = "jsn"', "unknown output format 'jsn', did you mean 'json'?"),
         ('exclude = ["[b-a]"]', "exclude: '[b-a]' is not a valid glob"),
+        ("select = []", "select names no rule"),
+        ('exclude = ["["]', "exclude: '[' is not a valid glob: '[' is not closed"),
+        ('exclude = [""]', "exclude: an empty glob matches nothing"),
+        ('extend-exclude = ["src/{a,b}.py"]', "braces are not expanded"),
+        ("extend-exclude = ['src\\old']", "write / between folders"),
+        ('exclude = ["#old"]', "is a comment in gitignore patterns"),
+        ('per-file-ignores = {"a[b" = ["KV2"]}', "per-file-ignores: 'a[b' is not a valid glob"),
         ('per-file-ignores = ["a"]', "per-file-ignores must be a table"),
         ('per-file-ignores = {"a" = "KV2"}', "per-file-ignores.'a' must be a list of strings"),
         ('per-file-ignores = {"a" = ["KV9999"]}', "per-file-ignores.'a': unknown rule"),
@@ -98,6 +105,12 @@ def test_wrong_values_are_refused(tmp_path: Path, line: str, words: str) -> None
     message = refusal(tmp_path, f"[tool.kvlint]\n{line}\n")
     assert words in message
     assert message.startswith(str(tmp_path / "pyproject.toml"))
+
+
+@pytest.mark.parametrize("glob", ["a[]b]c", "[!a-c]*", r"\[x\]", r"\{x\}", "!kept.py", "a/**/b", r"\#x", r"a\ b", "*"])
+def test_globs_that_mean_something_are_taken(tmp_path: Path, glob: str) -> None:
+    configure(tmp_path, f"[tool.kvlint]\nextend-exclude = ['{glob}']\n")
+    assert resolver(tmp_path).for_folder(str(tmp_path)).extend_exclude == (glob,)
 
 
 def test_the_table_must_be_a_table(tmp_path: Path) -> None:
@@ -139,11 +152,9 @@ def test_per_file_ignores_are_gitignore_globs_below_the_configuration(tmp_path: 
     assert settings.codes_for("/elsewhere/tests/a.py")[0] == every
 
 
-def test_an_empty_selection_selects_nothing(tmp_path: Path) -> None:
-    configure(tmp_path, "[tool.kvlint]\nselect = []\nfixable = []\n")
-    settings = resolver(tmp_path).for_folder(str(tmp_path))
-    assert settings.codes_for(str(tmp_path / "a.py"))[0] == frozenset()
-    assert settings.fixable_codes() == frozenset()
+def test_an_empty_list_of_fixable_rules_fixes_nothing(tmp_path: Path) -> None:
+    configure(tmp_path, "[tool.kvlint]\nfixable = []\n")
+    assert resolver(tmp_path).for_folder(str(tmp_path)).fixable_codes() == frozenset()
 
 
 def test_selectors() -> None:

@@ -23,8 +23,8 @@ def test_a_dict_of_arguments_is_followed_into_a_constructor() -> None:
     found("""
         from transformers import DynamicCache, StaticCache
         def f(model, bs, n):
-            kw = dict(max_batch_size=bs, device=model.device)
-            return StaticCache(config=model.config, max_cache_len=n, **kw)  # KV207
+            kw = dict(max_batch_size=bs, device=model.device)  # KV207
+            return StaticCache(config=model.config, max_cache_len=n, **kw)
         def g(cfg):
             opts = {"config": cfg}
             opts["offloaded"] = True

@@ -176,6 +176,18 @@ def test_rule_as_json() -> None:
     assert list(one["sections"]) == list(rulebook.HEADINGS)
 
 
+def test_a_prefix_lists_the_rules_whose_codes_begin_so() -> None:
+    import json
+
+    pages = [page for page in rulebook.load() if page.code.startswith("KV2")]
+    listed = page_runner.kvlint("rule", "kv2")
+    assert (listed.exit_code, [line.split()[0] for line in listed.stdout.splitlines()]) == (0, [p.code for p in pages])
+    found = json.loads(page_runner.kvlint("rule", "KV21", "--output-format", "json").stdout)
+    assert [one["code"] for one in found] == [page.code for page in pages if page.code.startswith("KV21")]
+    assert page_runner.kvlint("rule", "KV").stdout == page_runner.kvlint("rule", "--all").stdout
+    assert page_runner.kvlint("rule", "KV99").exit_code == 2
+
+
 def test_unknown_rule_is_one_clear_line() -> None:
     page = rulebook.load()[-1]
     run = page_runner.kvlint("rule", page.name[:-1])

@@ -92,6 +92,7 @@ def test_hidden_kinds_are_left_out_unless_asked_for() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        (kvlint.Settings(select=()), "settings: select names no rule"),
         (kvlint.Settings(select=("KV99",)), "settings: select: unknown rule 'KV99'"),
         (kvlint.Settings(target="5.999"), "no known transformers release matches"),
         (kvlint.Settings(show=("depricated",)), "settings: show: 'depricated'"),

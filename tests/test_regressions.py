@@ -460,7 +460,7 @@ def test_a_read_is_not_mended_where_the_list_is_assigned_back() -> None:
         """
     text = textwrap.dedent(code).strip("\n") + "\n"
     assert {(4, "KV202"), (4, "KV203"), (5, "KV202")} <= found(code)
-    assert fixed(text, unsafe=True) == text.replace("return cache.key_cache[0]", "return cache.layers[0].keys")
+    assert fixed(text, unsafe=True) == text, "nor is another read of the same cache: half of a function is no step"
 
 
 OWN_CACHES = """
@@ -1269,7 +1269,7 @@ def pairs(cache: DynamicCache, run):
     ("call", "told"),
     [
         ("return _old_pairs(cache)", set()),
-        ("return run(_old_pairs)", {"KV201"}),
+        ("return run(_old_pairs)", set()),
         ("return cache", {"KV201"}),
         ("return cache\n\n\ndef other(cache):\n    return _old_pairs(cache)", {"KV201"}),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kvlint.errors import UsageProblem
-from kvlint.targets import Target, project_requirement, resolve, specifier_in
+from kvlint.targets import Target, nearest_requirement, project_requirement, requiring_folder, resolve, specifier_in
 from kvlint.timeline import Timeline, load
 
 TIMELINE = load(overlay=Path("nowhere"))
@@ -154,6 +154,58 @@ def test_the_default_says_where_the_project_disagrees(tmp_path: Path) -> None:
     assert target("latest", tmp_path).note == ""
     write(tmp_path / "pyproject.toml", '[project]\ndependencies = ["transformers>=4.50"]\n')
     assert target("", tmp_path).note == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "release"),
+    [
+        ("4.46.0", "4.46.1"),
+        ("==4.52.0", "4.52.1"),
+        ("=== 4.57.0", "4.57.1"),
+        ("v5.10.0", "5.10.1"),
+        ("5.10.3", "5.10.4"),
+        ("4.46.99", "4.46.3"),
+    ],
+)
+def test_a_patch_release_that_was_withdrawn_or_never_made_stands_for_the_nearest(asked: str, release: str) -> None:
+    found = target(asked)
+    number = asked.lstrip("=v ")
+    assert versions(found) == [release]
+    assert found.text == release
+    assert found.note.startswith(f"transformers {number} (--target) is not among the releases kvlint knows")
+    assert found.note.endswith(f"it checks for {release}")
+
+
+def test_a_range_or_a_release_that_is_known_has_no_note() -> None:
+    for asked in ("4.46.1", "==4.57.6", "~=4.52.0", ">=4.46.0,<4.47"):
+        assert target(asked).note == ""
+    assert versions(target("~=4.52.0"))[0] == "4.52.1"
+
+
+def test_a_withdrawn_release_in_requirements_or_an_environment_falls_back_too(tmp_path: Path) -> None:
+    write(tmp_path / "requirements.txt", "torch\ntransformers==4.46.0\n")
+    found = target("project", tmp_path)
+    assert (versions(found), found.source) == (["4.46.1"], "requirements.txt")
+    assert "4.46.0 (requirements.txt)" in found.note
+    assert "requires transformers==4.46.0 (requirements.txt)" in target("", tmp_path).note
+    installed = target("installed", environment=install(tmp_path / "env", "4.57.0"))
+    assert versions(installed) == ["4.57.1"]
+    assert installed.note.endswith("it checks for 4.57.1")
+
+
+def test_requirements_without_a_project_file_are_found_from_below(tmp_path: Path) -> None:
+    write(tmp_path / "requirements.txt", "transformers<5\n")
+    inner = tmp_path / "src" / "models"
+    inner.mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    assert requiring_folder(str(inner)) == str(tmp_path)
+    nested = tmp_path / "src" / "requirements.txt"
+    write(nested, "torch\n")
+    nearest_requirement.cache_clear()
+    assert requiring_folder(str(inner)) == str(tmp_path), "a file that does not mention transformers says nothing"
+    write(nested, "transformers>=5\n")
+    nearest_requirement.cache_clear()
+    assert requiring_folder(str(inner)) == str(tmp_path / "src")
 
 
 def test_installed_reads_the_name_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -657,6 +657,8 @@ def nothing_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("transformers.modeling_attn_mask_utils", "on 4.36.0 to 5.23.0"),
         ("transformers.masking_utils", "create_causal_mask"),
         ("cache_implementation=hybrid", "on 4.42.0 to 5.24.0"),
+        ("cache_implementation", "    4.43.0 to 4.53.3  mamba"),
+        ("cache_implementation", "  deprecated\n    4.56.0 to 5.24.0  hybrid"),
         ("SlidingWindowCache", "5.5.1 to 5.24.0  transformers.cache_utils.StaticCache"),
         ("get_max_cache_shape", "transformers.cache_utils.DynamicCache.get_max_cache_shape  (method)"),
         ("LlamaAttention", "5.24.0            cache, **kwargs"),
@@ -664,6 +666,12 @@ def nothing_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_api_prints_the_life_of_a_name(name: str, line: str) -> None:
     assert line in kvlint_api(name)
+
+
+def test_the_values_of_an_option_by_release_as_json() -> None:
+    (option,) = json.loads(kvlint_api("--output-format", "json", "cache_implementation"))
+    listed = {item["value"]: item["releases"] for item in option["values"]}
+    assert listed == {value: list(TIMELINE.ranges(rs)) for value, rs in TIMELINE.cache_implementations().items()}
 
 
 def test_api_as_json() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 
+from kvlint.analysis.library import GENERATION_MIXIN, PRE_TRAINED_MODEL
 from kvlint.analysis.names import CACHE_NAMES, CACHE_OUTPUT_KEYS
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
@@ -11,9 +13,7 @@ from kvlint.engine.units import Surroundings
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.timeline import Timeline
 
-GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
 PREPARE = "prepare_inputs_for_generation"
-PRE_TRAINED_MODEL = "transformers.PreTrainedModel"
 GENERATIVE_NAMES = (
     "ForCausalLM",
     "LMHeadModel",
@@ -21,8 +21,9 @@ GENERATIVE_NAMES = (
     "ForQuestionGeneration",
     "ForSpeechSeq2Seq",
 )
-MAIN_INPUTS = frozenset({"input_ids", "inputs_embeds", "decoder_input_ids", "decoder_inputs_embeds"})
-"""What ``generate`` hands to ``forward`` at every step, one of them at least (``generation/utils.py``)."""
+MAIN_INPUT = re.compile(r"ids|embeds|input|token")
+"""What ``generate`` hands to ``forward`` at every step has such a name (``generation/utils.py``: ``input_ids``,
+``inputs_embeds``, ``decoder_input_ids``); models may be called with other ones than they take."""
 
 
 CACHE_PARAMETERS = CACHE_NAMES | CACHE_OUTPUT_KEYS
@@ -41,12 +42,15 @@ def uncalled(info: FunctionInfo, path: str, surroundings: Surroundings, timeline
         return timeline.all
     if info.callers and generates_by_itself(owner):
         return timeline.all
+    key = (path, owner.name)
+    apart = surroundings.around and is_part(owner, timeline) and key not in surroundings.handed
+    if apart and info.name == "forward" and any("forward" in other.methods for other in owner.ancestors()[1:]):
+        return timeline.all  # a part of a part of the project's own: it is called as that one is
     if not filled_by_project(info):
         return NO_RELEASE
     if info.name == PREPARE:
         return ungenerated(owner, timeline)
-    key = (path, owner.name)
-    if key in surroundings.own or (surroundings.around and is_part(owner, timeline) and key not in surroundings.handed):
+    if key in surroundings.own or apart:
         return timeline.all
     return ungenerated(owner, timeline) if is_head(owner) else NO_RELEASE
 
@@ -147,4 +151,7 @@ def keys_written(function: ast.AST) -> set[str]:
 
 def takes_main_input(info: FunctionInfo) -> bool:
     """True for a ``forward`` that ``generate`` can call: it takes the ids or the embeddings."""
-    return info.node.args.kwarg is not None or bool(MAIN_INPUTS & {arg.arg for arg in info.parameters()})
+    if info.node.args.kwarg is not None or info.node.args.vararg is not None:
+        return True
+    others = [arg.arg for arg in info.parameters()[1:] if arg.arg not in CACHE_PARAMETERS]
+    return not others or any(map(MAIN_INPUT.search, others))

@@ -93,6 +93,21 @@ ITERATORS = frozenset(
         "min",
     }
 )
+MODULE_METHODS = frozenset(
+    {"load_state_dict", "state_dict", "register_buffer", "register_parameter", "add_module", "get_submodule"}
+    | {"get_parameter", "get_buffer", "named_parameters", "named_modules", "named_children", "named_buffers"}
+    | {
+        "requires_grad_",
+        "zero_grad",
+        "share_memory",
+        "extra_repr",
+        "register_forward_hook",
+        "to_empty",
+        "set_extra_state",
+    }
+    | {"register_forward_pre_hook", "get_extra_state", "set_submodule", "register_module", "add_argument", "parse_args"}
+)
+"""Methods of ``torch.nn.Module``, and of parsers of arguments, that a project may define as well."""
 CACHE_KINDS: frozenset[type[Atom]] = frozenset({CacheObject, LegacyCache})
 HANDS_ON = frozenset({"tqdm", "trange", "track", "islice"})
 """Functions whose items are those of their first argument."""
@@ -161,6 +176,12 @@ def hands_on(function: ast.expr, callee: Value) -> bool:
     """True for ``tqdm(...)``, ``itertools.islice(...)`` and their like, unless the file defines the name."""
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name in HANDS_ON and not any(isinstance(atom, (LocalFunction, LocalClass)) for atom in callee)
+
+
+def given_names(keywords: tuple[tuple[str, Value], ...]) -> set[str]:
+    """The names of keyword arguments, those of dicts that are unpacked among them."""
+    spread = {key for name, value in keywords if not name for atom in of_type(value, Mapping) for key, _ in atom.items}
+    return {name for name, _ in keywords if name} | spread
 
 
 class Calls(Expressions):
@@ -308,7 +329,7 @@ class Calls(Expressions):
             return self._call_class(atom.info, node, arguments, keywords)
         if isinstance(atom, Model):
             self.pass_to_places(atom, arguments, keywords)
-            return self._call_model(atom, node)
+            return self._call_model(atom, node, keywords)
         if isinstance(atom, Instance):
             method = atom.info.method("forward") or atom.info.method("__call__")
             if method is not None:
@@ -317,12 +338,33 @@ class Calls(Expressions):
                     return made
                 if not self.is_model_instance(atom.info):
                     return (Outside(),) if is_own(atom.info) else UNKNOWN
-            return self._call_model(Model(), node) if self.is_model_instance(atom.info) else UNKNOWN
+            else:
+                atom.info.given |= given_names(keywords)
+            return self._call_model(Model(), node, keywords) if self.is_model_instance(atom.info) else UNKNOWN
         if isinstance(atom, Outside):
             return (atom,)
         if isinstance(atom, Unknown):
+            only = self.only_method(node.func)
+            if only is not None:
+                return self._call_function(LocalFunction(only, bound=True), node, arguments, keywords, flow)
             return self._call_unknown(node, arguments, flow)
         return UNKNOWN
+
+    def only_method(self, func: ast.expr) -> FunctionInfo | None:
+        """The method that an object of unknown class is asked for, where one class of the project has one of that name.
+
+        Only one that gives or takes a cache, and whose name no class of torch or of transformers has.
+        """
+        name = func.attr if isinstance(func, ast.Attribute) else ""
+        if "_" not in name.strip("_") or name in MODULE_METHODS or self.library.has_member(name):
+            return None
+        found = self.methods_named(name)
+        if len(found) != 1 or not any(isinstance(atom, (*CACHE_KINDS, Items, Sequence)) for atom in found[0].returns):
+            return None
+        return found[0]
+
+    def methods_named(self, name: str) -> list[FunctionInfo]:
+        raise NotImplementedError
 
     def _call_symbol(
         self,
@@ -493,10 +535,11 @@ class Calls(Expressions):
             path = path_of(node.func.value)
             found = self.key_of(of, str(literal(arguments[0])), node) if name == "pop" and arguments else UNKNOWN
             if path in flow.names:
-                flow.names[path] = tuple(
+                changed = [
                     changed_mapping(item, name, arguments, keywords) if isinstance(item, Mapping) else item
                     for item in flow.names[path]
-                )
+                ]
+                flow.set(path, tuple(changed))
             return join(found, *arguments[1:2]) if name in ("pop", "setdefault") else UNKNOWN
         if isinstance(of, LocalFunction):
             return (LocalFunction(of.info, bound=True),) if name == "__get__" else UNKNOWN
@@ -521,7 +564,7 @@ class Calls(Expressions):
             if name in GENERATION_HOOKS:
                 return (ModelKwargs(hook=True),)
             if name in ("forward", "__call__"):
-                return self._call_model(of, node)
+                return self._call_model(of, node, keywords)
             return UNKNOWN
         if isinstance(of, (ModelOutput, ModelKwargs, OutputDict, Mapping)) and name in ("get", "pop", "setdefault"):
             key = literal(arguments[0]) if arguments else None
@@ -544,11 +587,11 @@ class Calls(Expressions):
                 added: Value = (Items((arguments[-1],)),)
                 if name == "extend":
                     added = arguments[0] if is_collection(arguments[0]) else (Sequence(UNKNOWN),)
-                flow.names[path] = grown(flow.names[path], added)
+                flow.set(path, grown(flow.names[path], added))
             return UNKNOWN
         if isinstance(of, SuperObject):
             if self.is_model_instance(of.info) and name in ("forward", "__call__"):
-                return self._call_model(Model(), node)
+                return self._call_model(Model(), node, keywords)
             if name in GENERATION_HOOKS and self.is_model_instance(of.info):
                 return (ModelKwargs(hook=True),)
             if name == "update" and self._is_cache_class_info(of.info):
@@ -614,7 +657,7 @@ class Calls(Expressions):
                 return found
         return None
 
-    def _call_model(self, model: Model, node: ast.Call) -> Value:
+    def _call_model(self, model: Model, node: ast.Call, keywords: tuple[tuple[str, Value], ...] = ()) -> Value:
         if model.role == "layer":
             return UNKNOWN
         if model.role == "attention":
@@ -625,7 +668,7 @@ class Calls(Expressions):
         ):
             return UNKNOWN
         certainty = model.certainty
-        if certainty < Certainty.CONTEXT and any(item.arg in MODEL_CALL_KEYWORDS for item in node.keywords):
+        if certainty < Certainty.CONTEXT and MODEL_CALL_KEYWORDS & given_names(keywords):
             certainty = Certainty.CONTEXT
         return (ModelOutput("forward", certainty),)
 
@@ -796,7 +839,7 @@ class Calls(Expressions):
         if not any(isinstance(item, ast.Starred) for item in node.args):
             positional = [arg.arg for arg in (*info.node.args.posonlyargs, *info.node.args.args)]
             given = {**dict(zip(positional, arguments, strict=False)), **dict(keywords)}
-            verdict = self.version_verdict(info, given) if given or info.home is not self else None
+            verdict = self.version_verdict(info, given)
             if verdict is not None:
                 return verdict
             first = info.first_positional() if atom.bound or info.is_static else 0
@@ -814,6 +857,8 @@ class Calls(Expressions):
         names = {arg.arg for arg in info.parameters()}
         pairs += [(name, value) for name, value in keywords if name in names]
         for name, value in pairs:
+            if info.home is not self:
+                info.taught[name] = join(info.taught.get(name, value), value)
             known = info.arguments.get(name)
             merged = value if known is None else join(known, value)
             if merged != known:

@@ -28,7 +28,6 @@ from kvlint.analysis.facts import (
     FunctionUse,
     ImportUse,
     ReturnUse,
-    by_line,
 )
 from kvlint.analysis.guards import is_question
 from kvlint.analysis.library import is_hook_owner, is_layer_class, is_own_module
@@ -42,9 +41,10 @@ from kvlint.analysis.names import (
     OTHER_ENGINES,
     PROOF_MEMBERS,
 )
-from kvlint.analysis.nodes import lines_with, walk, walk_lines
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
-from kvlint.analysis.recorder import Flow, Records, merge, path_of
+from kvlint.analysis.reach import narrow
+from kvlint.analysis.recorder import Flow, Records, merge, path_of, written_since
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format
 from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
@@ -57,6 +57,7 @@ from kvlint.analysis.values import (
     Foreign,
     GenerationConfigValue,
     Instance,
+    Items,
     Later,
     LegacyCache,
     LocalClass,
@@ -110,6 +111,13 @@ USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_
 PREPARE = "prepare_inputs_for_generation"
 LAYER_PAST = "layer_past"
 LEVELS = {"attention": 1, "layer": 2}
+MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(")
+"""What makes a model may hand it to others."""
+ASKS_THE_RELEASE = re.compile(r"version|signature|getfullargspec", re.IGNORECASE)
+KEPT = (CacheObject, LegacyCache, Sequence, Items)
+"""What attributes are given that has several forms: a cache here, pairs made of it there."""
+STORED_MARK = "="
+"""Begins the name under which a flow keeps what an attribute was given last; no name of Python has it."""
 """Roles of parts of a model by their height in it (``engine.link.level``)."""
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
@@ -188,6 +196,9 @@ class Walk(Annotations):
         self.own_classes: frozenset[str] = frozenset()
         """Classes whose ``forward`` only code of the project calls, although they derive from a part of the library."""
         self._places_at: dict[int, list[Place]] = {}
+        self._stored: dict[str, list[tuple[ClassInfo, str, Value]]] | None = None
+        """What the function that is walked gives to attributes, by the mark of their paths."""
+        self._exits: list[Flow] = []
 
     def join(self, joint: Joint, surroundings: Surroundings, names: set[str]) -> None:
         """Makes this one of several walks: *names* are those that mean something in any of them."""
@@ -200,6 +211,11 @@ class Walk(Annotations):
             if place.value[0] == here:
                 self._places_at.setdefault(place.line, []).append(place)
         self.own_classes = frozenset(name for path, name in surroundings.own if path == here)
+
+    def methods_named(self, name: str) -> list[FunctionInfo]:
+        """The methods of this name that classes of the modules walked together define."""
+        walks = self.joint.walks.values() if self.joint is not None else (self,)
+        return [cls.methods[name] for other in walks for cls in other.classes if name in cls.methods]
 
     def pass_to_places(
         self, model: Model, arguments: tuple[Value, ...], keywords: tuple[tuple[str, Value], ...]
@@ -231,7 +247,7 @@ class Walk(Annotations):
             changed, self.changed = self.changed, set()
             if not self.walk_again(changed):
                 break
-        self.narrow_private_functions()
+        narrow([self])
 
     def walk_again(self, changed: set[tuple[str, Any]]) -> bool:
         """Walks what the lessons of the last round concern once more; False where that is nothing."""
@@ -248,40 +264,28 @@ class Walk(Annotations):
             self.run_function(info)
         return True
 
-    def narrow_private_functions(self) -> None:
-        """``_legacy_pairs(cache)`` that is called on old releases only is walked again for those.
+    def was_walked(self, info: FunctionInfo) -> bool:
+        """True for a function that was looked at."""
+        return id(info) in self._walked
 
-        Only functions of the module whose every mention is a call that was walked.
-        """
-        lines = by_line(self.reach)
-        for info in self.functions:
-            if info.name.startswith("_") and info.owner is None and info.parent is None and id(info) in self._walked:
-                reaching = self._reached_by_calls(info, lines)
-                if reaching is not None and not info.releases <= reaching:
-                    info.releases &= reaching
-                    self._drop_facts([info])
-                    self.note_reached(info.node.body[0], info.node.body[-1], info.releases)
-                    if info.releases:
-                        self.run_function(info)
+    def has(self, item: FunctionInfo | ClassInfo) -> bool:
+        """True for a function or class of this module."""
+        found = self._class_at if isinstance(item, ClassInfo) else self._function_at
+        return found.get(id(item.node)) is item
 
-    def _reached_by_calls(self, info: FunctionInfo, lines: dict[int, ReleaseSet]) -> ReleaseSet | None:
-        """The releases on which a function is called; None where it may be called by somebody else.
-
-        *lines* are those that not every release gets to.
-        """
-        mentions = re.findall(rf"\b{re.escape(info.name)}\b", self.text)
-        if info.node.decorator_list or len(mentions) < 2:
-            return None
-        found = ReleaseSet(0)
-        calls = 0
-        for node in walk_lines(self.tree, lines_with(self.text, (info.name,))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == info.name:
-                calls += 1
-                known = info.callers.get(id(node))
-                if known is None and self.target & lines.get(node.lineno, self.target):
-                    return None  # in a function that was not walked
-                found |= known or found
-        return found if len(mentions) == 1 + calls else None
+    def narrow(self, functions: list[FunctionInfo], item: FunctionInfo | ClassInfo, releases: ReleaseSet) -> None:
+        """Walks functions once more for fewer releases: those of *item*, which only these releases get to."""
+        body = item.node.body
+        self.note_reached(body[0], body[-1], releases)
+        self._drop_facts(functions)
+        for table in (self.records.functions, self.records.classes):
+            for key, use in list(table.items()):
+                if use.info is item or use.info in functions:
+                    table[key] = replace(use, place=replace(use.place, releases=use.place.releases & releases))
+        for info in functions:
+            info.releases &= releases
+            if info.releases & self.target and self.was_walked(info):
+                self.run_function(info)
 
     def walk_speaking(self) -> None:
         """Walks the functions that speak of caches: before them the ``__init__`` of their classes, whose attributes they
@@ -292,7 +296,8 @@ class Walk(Annotations):
         first = {
             id(info)
             for info in self.functions
-            if info.name == "__init__" and (info.owner is None or id(info.owner) in classes)
+            if info.name == "__init__"
+            and (info.owner is None or id(info.owner) in classes or is_of_library(info.owner))
         }
         known = len(self.functions)
         for info in self.functions[:known]:
@@ -310,10 +315,14 @@ class Walk(Annotations):
 
     def _names_of_caches(self) -> set[str]:
         """Names of the module, of attributes and of functions that hold or return a cache, whatever they are called."""
-        known = [(name, value) for cls in self.classes for name, value in cls.attributes.items()]
-        known += [(info.name, info.returns) for info in self.functions]
+        known: list[tuple[str, Value]] = []
+        for other in self.joint.walks.values() if self.joint is not None else (self,):
+            known += [(name, value) for cls in other.classes for name, value in cls.attributes.items()]
+            known += [(info.name, info.returns) for info in other.functions]
         known += [(name, value) for name, value in self.module_flow.names.items() if type(value) is not Later]
-        return {name for name, value in known if holds(value, CACHES)}
+        return {
+            name for name, value in known if holds(value, CACHES) or any(holds(item, CACHES) for item in parts(value))
+        }
 
     def _meets_cache(self, info: FunctionInfo, names: set[str]) -> bool:
         """True for a function that has not been walked, because it does not speak of caches, and that uses such a name."""
@@ -344,7 +353,8 @@ class Walk(Annotations):
         """False for a function that can meet a cache only through what it is given; it is walked once that is known."""
         if info.owner is not None and self.cache_base(info.owner) is not None:
             return True
-        if WORTH_WALKING.search(self.function_text(info)) is not None:
+        text = self.function_text(info)
+        if WORTH_WALKING.search(text) is not None or MAKES_MODELS.search(text) is not None:
             return True
         return bool(aliases) and not aliases.isdisjoint(self.telling.all_words(info.node))
 
@@ -357,7 +367,8 @@ class Walk(Annotations):
     def run_module(self) -> None:
         flow = self.block(self.tree.body, self.module_flow, in_parts=self.in_parts)
         if flow is not None and flow is not self.module_flow:
-            self.module_flow.names.update(flow.names)
+            for name, value in flow.names.items():
+                self.module_flow.set(name, value)
         for name, value in self.module_flow.names.items():
             self.telling.add(name, value)
 
@@ -560,7 +571,23 @@ class Walk(Annotations):
                 atom.info if isinstance(atom, Instance) else atom.local_class if isinstance(atom, CacheObject) else None
             )
             if info is not None:
-                self._teach_attribute(info, target.attr, value)
+                self._store(info, target.attr, path, value, flow)
+
+    def _store(self, info: ClassInfo, name: str, path: str, value: Value, flow: Flow) -> None:
+        """What an attribute is given. Others see it when the function is left: what is overwritten before that, nobody does."""
+        if self._stored is None or not path or "[" in path or not any(isinstance(atom, KEPT) for atom in value):
+            self._teach_attribute(info, name, value)
+            return
+        shadow = STORED_MARK + path.replace(".", STORED_MARK)
+        flow.set(shadow, value)
+        self._stored.setdefault(shadow, []).append((info, name, value))
+
+    def _leave(self, stored: dict[str, list[tuple[ClassInfo, str, Value]]], exits: list[Flow]) -> None:
+        """Teaches the attributes that a function has stored what they hold where it is left."""
+        for shadow, entries in stored.items():
+            left = [flow.names[shadow] for flow in exits if shadow in flow.names]
+            for info, name, value in entries:
+                self._teach_attribute(info, name, join(*left) if left else value)
 
     def _teach_patches(self, base: Value, value: Value) -> None:
         """Functions that are put in the place of a method of the library are called by it.
@@ -605,10 +632,11 @@ class Walk(Annotations):
         if isinstance(key, str) and base_path:
             mappings = [atom for atom in base if isinstance(atom, Mapping)]
             if mappings and len(mappings) == len(base):
-                flow.names[base_path] = tuple(
+                changed = [
                     Mapping((*[item for item in atom.items if item[0] != key], (key, value)), atom.open)
                     for atom in mappings
-                )
+                ]
+                flow.set(base_path, tuple(changed))
 
     def _exec_Delete(self, node: ast.Delete, flow: Flow) -> Flow:
         for target in node.targets:
@@ -621,9 +649,8 @@ class Walk(Annotations):
                 self.record_subscript(target, base, index, "delete", flow, node)
                 holder = path_of(target.value)
                 if holder in flow.names and all(isinstance(atom, Mapping) for atom in flow.names[holder]):
-                    flow.names[holder] = tuple(
-                        changed_mapping(atom, "pop", (index,)) for atom in of_type(flow.names[holder], Mapping)
-                    )
+                    held = of_type(flow.names[holder], Mapping)
+                    flow.set(holder, tuple(changed_mapping(atom, "pop", (index,)) for atom in held))
             path = path_of(target)
             if path:
                 flow.forget(path)
@@ -714,6 +741,8 @@ class Walk(Annotations):
         value = self.value_of(node.value, flow, node) if node.value is not None else (NoneValue(),)
         if self._function is not None:
             self.records.returns[id(node)] = ReturnUse(node, value, self.place(flow))
+            if self._stored:
+                self._exits.append(flow.copy())
             merged = join(self._function.returns, value) if self._function.returns else value
             if merged != self._function.returns:
                 self._function.returns = merged
@@ -1046,17 +1075,19 @@ class Walk(Annotations):
         outer = (self._owner, self._in_class_body, self._statement)
         self._owner, self._in_class_body = info, True
         inner = flow.copy()
-        before = set(inner.names)
-        after = self.block(node.body, inner)
+        fork = inner.fork
+        last = self.block(node.body, inner) or inner
         self._owner, self._in_class_body, self._statement = outer
-        for name, value in (after or inner).names.items():
+        for name in written_since(fork, [last]):
+            made = last.names.get(name)
             if (
-                name not in before
+                made is not None
+                and name not in flow.names
                 and name[0] not in "?"
                 and "." not in name
-                and not isinstance(value[0], LocalFunction)
+                and not isinstance(made[0], LocalFunction)
             ):
-                info.attributes.setdefault(name, now(value))
+                info.attributes.setdefault(name, now(made))
         return flow
 
     def run_function(self, info: FunctionInfo) -> None:
@@ -1071,6 +1102,8 @@ class Walk(Annotations):
         )
         self._loop_depth, self._breaks = 0, []
         self._statement = info.node
+        leaving = (self._stored, self._exits)
+        self._stored, self._exits = {}, []
         closure = self._closures.get(id(info.node))
         flow = Flow({}, info.releases)
         if closure is not None and info.parent is not None:
@@ -1081,7 +1114,9 @@ class Walk(Annotations):
             if promised and not info.returns and any(isinstance(atom, (CacheObject, LegacyCache)) for atom in promised):
                 info.returns = promised
                 self.tell_readers(info)
-        self.block(info.node.body, flow)
+        end = self.block(info.node.body, flow)
+        self._leave(self._stored, [*self._exits, *([end] if end is not None else [])])
+        self._stored, self._exits = leaving
         if info.name == PREPARE and not self._asking:
             self._fill_forward(info)
         elif info.name == "forward" and not self._asking:
@@ -1102,7 +1137,7 @@ class Walk(Annotations):
 
     def _speaks_of_versions(self, info: FunctionInfo) -> bool:
         """True for a function that names versions, or a name of its module that a version decides."""
-        if "version" in ast.unparse(info.node).lower():
+        if ASKS_THE_RELEASE.search(ast.unparse(info.node)):
             return True
         names = (info.home if isinstance(info.home, Walk) else self).module_flow.names
         words = {item.id for item in walk(info.node) if isinstance(item, ast.Name)} & names.keys()
@@ -1248,6 +1283,7 @@ class Walk(Annotations):
                 hooked = CacheObject(CACHE, Certainty.PROVEN, "hook", when=life, origin=origin)
                 before = self.timeline.all - life
                 return join((hooked,), (Unknown(when=before),) if before & self.target else (), optional)
+        passed = passed or self._passed_beside(info, arg.arg)
         if any(isinstance(atom, LESSONS) for atom in passed):
             demonstrated = tuple(atom for atom in passed if not isinstance(atom, Unknown))
             also = annotated if len(demonstrated) < len(passed) else ()
@@ -1281,6 +1317,17 @@ class Walk(Annotations):
             if parts[:2] == ["transformers", "models"] and len(parts) > 3 and parts[2] in layer_past_families():
                 found |= self.timeline.matching(layer_past_families()[parts[2]])
         return found
+
+    def _passed_beside(self, info: FunctionInfo, name: str) -> Value:
+        """The caches that the other methods of a class are given under the same name, for one that nobody calls."""
+        if info.owner is None or info.callers or name not in CACHE_NAMES:
+            return ()
+        found: list[Value] = []
+        for other in info.owner.methods.values():
+            caches = of_type(other.arguments.get(name, ()), CacheObject)
+            if other is not info and caches:
+                found.append(tuple(replace(atom, certainty=min(atom.certainty, Certainty.CONTEXT)) for atom in caches))
+        return join(*found) if found else ()
 
     def conventional(self, name: str, node: ast.AST) -> Value:
         """What a parameter of this name usually is."""
@@ -1355,6 +1402,16 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
+
+
+def parts(value: Value) -> Iterable[Value]:
+    """The items of tuples and lists whose items are known."""
+    return (item for atom in value if isinstance(atom, Items) for item in atom.items)
+
+
+def is_of_library(info: ClassInfo) -> bool:
+    """True for a class that derives from one of transformers: what it holds stands where the library calls it."""
+    return any(base.startswith("transformers.") for base in info.foreign_bases())
 
 
 def is_opaque(value: ast.expr) -> bool:

@@ -587,7 +587,9 @@ class Expressions(Recorder):
                 CacheObject(CACHE, certainty, "key", origin=self.origin(node, f'the value under "{key}"')),
             )
         if key == "cache" and isinstance(atom, (ModelKwargs, OutputDict)):
-            return (CacheObject(CACHE, Certainty.CONTEXT, "key", origin=self.origin(node, f'the value under "{key}"')),)
+            handed = isinstance(atom, ModelKwargs) and atom.hook
+            certainty, source = (Certainty.PROVEN, "hook") if handed else (Certainty.CONTEXT, "key")
+            return (CacheObject(CACHE, certainty, source, origin=self.origin(node, f'the value under "{key}"')),)
         return UNKNOWN
 
     def _version_item(self, atom: PerRelease, node: ast.Subscript) -> Value:

@@ -38,11 +38,16 @@ from kvlint.analysis.values import (
     Unknown,
     Value,
     literal,
+    of_type,
 )
 from kvlint.analysis.versions import compare_each
-from kvlint.releases import ReleaseSet
+from kvlint.releases import NO_RELEASE, ReleaseSet
 
 SWAPPED = {"Lt": "Gt", "LtE": "GtE", "Gt": "Lt", "GtE": "LtE", "Eq": "Eq", "NotEq": "NotEq"}
+
+
+FORWARD_KEYWORDS = frozenset({"cache_position", "use_cache"})
+"""What the timeline knows of every ``forward`` besides the names of the cache (``Timeline.forward_keywords``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +163,13 @@ class Guards(Calls):
             return self._split(flow, value[0].releases, test)
         if len(value) > 1 and self._differs_by_release(value):
             return self._split(flow, self._restricted_truth(value), test)
+        truths = of_type(value, Truth)
+        if truths and all(isinstance(atom, Truth) or literal((atom,)) is False for atom in value):
+            found = NO_RELEASE  # false otherwise: on the one path a release decides, on the other nothing does
+            for atom in truths:
+                found |= atom.releases
+            yes, _ = self._split(flow, found, test)
+            return yes, flow.copy()
         if len(value) == 1 and isinstance(value[0], HasMember):
             yes = flow.copy()
             yes.know_member(value[0].path, value[0].name)
@@ -265,8 +277,13 @@ class Guards(Calls):
         return result
 
     def with_parameter(self, function: Atom, name: object) -> ReleaseSet | None:
-        """Releases on which a ``forward`` of the library takes the cache under this name; None for anything else."""
-        if name not in CACHE_KEYWORDS:
+        """Releases on which a function of the library has a parameter of this name; None where that is not known.
+
+        Of a ``forward`` only the parameters that have to do with the cache are.
+        """
+        if isinstance(function, Symbol) and not function.name.endswith(".forward") and isinstance(name, str):
+            return self.named_parameter(function.name, name)
+        if name not in CACHE_KEYWORDS | FORWARD_KEYWORDS:
             return None
         qualified, kind = "", "model"
         if isinstance(function, Member) and isinstance(function.of, Model) and function.name == "forward":
@@ -282,6 +299,15 @@ class Guards(Calls):
                 having |= releases if name in names else ReleaseSet(0)
             return having
         return self.timeline.keyword_of_kind(kind, str(name)) if isinstance(function, Member) else None
+
+    def named_parameter(self, function: str, name: str) -> ReleaseSet | None:
+        """The releases on which the signature of a function has a parameter; None where one of them is not known."""
+        dated = self.timeline.signatures(self.timeline.canonical(function) or function)
+        known = having = ReleaseSet(0)
+        for releases, signature in dated:
+            known |= releases
+            having |= releases if signature.parameter(name) is not None else ReleaseSet(0)
+        return having if known and self.target <= known else None
 
     def compare_values(self, op: str, left: Value, right: Value) -> ReleaseSet | None:
         if len(left) != 1 or len(right) != 1:

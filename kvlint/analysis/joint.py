@@ -14,6 +14,7 @@ from pathlib import Path
 from kvlint.analysis.evaluate import Walk
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.project import Project
+from kvlint.analysis.reach import narrow
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
@@ -34,23 +35,59 @@ class Joint:
         root: Path | None,
         timeline: Timeline,
     ) -> None:
-        project = Project(root)
+        self.paths = frozenset(map(Path, texts))
+        self.target = target
+        self.timeline = timeline
+        self._project = Project(root)
         self.walks: dict[Path, Walk] = {}
         self._begun: set[Path] = set()
-        names: set[str] = set()
+        self._names: set[str] = set()
         for name, text in texts.items():
-            tree = parsed(text)
-            if tree is not None:
-                path = Path(name)
-                walk = Walk(text, tree, path, target, project, timeline)
-                walk.join(self, surroundings, names)
-                self.walks[path] = walk
+            self._begin(Path(name), text, surroundings)
         self._run()
+
+    def _begin(self, path: Path, text: str, surroundings: Surroundings) -> Walk | None:
+        """The walk over a module, of which nothing has been walked; None where it does not parse."""
+        tree = parsed(text)
+        if tree is None:
+            return None
+        walk = Walk(text, tree, path, self.target, self._project, self.timeline)
+        walk.join(self, surroundings, self._names)
+        self.walks[path] = walk
+        return walk
 
     def facts(self, path: Path) -> Facts | None:
         """The facts of one of the modules; None for one that is not among them."""
         walk = self.walks.get(path)
         return walk.facts("module", apart=False) if walk is not None else None
+
+    def facts_of_change(self, path: Path, text: str, surroundings: Surroundings) -> Facts | None:
+        """The facts of one of the modules with another *text*; None where that does not parse.
+
+        Only this one is walked: what the others pass to its functions, and return to it, is what they did before. So
+        what it has come to teach them, and what of its attributes they set, is not known until all are walked again.
+        """
+        before = self.walks.get(path)
+        walk = self._begin(path, text, surroundings)
+        if walk is None:
+            return None
+        functions = before.functions if before is not None else ()
+        taught = {info.qualname: info.taught for info in functions if info.taught}
+        self._begun.discard(path)
+        self.module(path)
+        for info in walk.functions:
+            if info.qualname in taught:
+                info.taught = taught[info.qualname]
+                info.arguments.update(info.taught)
+                info.called = True
+                walk.changed.add(("parameter", id(info.node)))
+        walk.walk_speaking()
+        for _ in range(MAX_ROUNDS):
+            changed, walk.changed = walk.changed, set()
+            if not walk.walk_again(changed):
+                break
+        narrow([walk])
+        return walk.facts("module", apart=False)
 
     def let_go(self) -> None:
         """Forgets everything; nothing may be asked of the facts that were handed out afterwards."""
@@ -85,8 +122,7 @@ class Joint:
                 walk.changed = set()
             if not sum([walk.walk_again(changed) for walk in walks]):
                 break
-        for walk in walks:
-            walk.narrow_private_functions()
+        narrow(walks)
 
 
 def parsed(text: str) -> ast.Module | None:

@@ -348,7 +348,7 @@ def expansion_verdict(layouts: Layouts, site: Expansion) -> Verdict:
             return Verdict(site, "wrong", str(role), evidence, tensor)
         return Verdict(site, "undecided", tensor=tensor)
     if (is_heads(role) and grouped and is_state(layouts, site)) or (divided and (is_heads(role) or role is None)):
-        if queries_are_tiled(site):
+        if queries_are_tiled(layouts, site.function):
             return Verdict(site, "undecided", tensor=tensor)
         note = "" if is_state(layouts, site) else "groups"
         return Verdict(site, "wrong", HEADS, evidence, tensor, note=note)
@@ -393,11 +393,20 @@ def divides(count: Scalar | None, size: tuple[int, tuple[str, ...]]) -> bool:
     return below.size == size and bool(below.size[1]) and is_heads(role_of(above))
 
 
-def queries_are_tiled(site: Expansion) -> bool:
+def queries_are_tiled(layouts: Layouts, function: ast.AST | None) -> bool:
     """True where the queries of the function are grouped in the same order (``q.view(b, n_rep, n_kv, s, d)``)."""
-    if site.function is None:
+    if function is None:
         return False
-    for node in walk(site.function):
+    memo = layouts.facts.memo
+    key = ("queries are tiled", id(function))
+    if key not in memo:
+        memo[key] = has_tiled_queries(function)
+    return bool(memo[key])
+
+
+def has_tiled_queries(function: ast.AST) -> bool:
+    """The same, looked for."""
+    for node in walk(function):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)

@@ -30,6 +30,10 @@ MODEL_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditio
 HOOK_BASES = ("PreTrainedModel", "GenerationMixin", "ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
+GENERATION_MIXIN = "transformers.generation.utils.GenerationMixin"
+PRE_TRAINED_MODEL = "transformers.PreTrainedModel"
+
+
 class Library:
     """Answers about imported names; wraps the timeline and remembers the answers."""
 
@@ -48,6 +52,11 @@ class Library:
         for common in (*COMMON_CLASSES, *(STATE_CLASSES if name in STATE_MEMBERS else ())):
             found |= self.timeline.member(common, name)
         return found
+
+    def has_member(self, name: str) -> bool:
+        """True for a method that the models or the caches of some release have."""
+        holders = (GENERATION_MIXIN, PRE_TRAINED_MODEL, *COMMON_CLASSES)
+        return any(self.timeline.member(cls, name) for cls in holders)
 
     def _part(self, qualified: str) -> str:
         """ "layer" or "attention" for a class of a modeling file that is one and takes a cache; "" for any other name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from kvlint.timeline import packaged_file
 
@@ -18,6 +18,33 @@ FAMILIES = re.compile(
     r"(?:llama|mistral|mixtral|qwen|gpt|opt|bloom|falcon|gemma|phi|smollm|yi|command)[-_ ]?[a-z]?\d|deepseek[-_ ]?[vr]"
 )
 """How every name of the table begins, in lower case; the names themselves are looked for only after one of these."""
+
+
+GROUPED_CONFIGS = frozenset(
+    {
+        *(
+            "ArceeConfig",
+            "CohereConfig",
+            "Cohere2Config",
+            "GemmaConfig",
+            "Gemma2Config",
+            "Gemma3TextConfig",
+            "GlmConfig",
+        ),
+        *(
+            "Glm4Config",
+            "GptOssConfig",
+            "GraniteConfig",
+            "JambaConfig",
+            "LlamaConfig",
+            "Llama4TextConfig",
+            "MistralConfig",
+        ),
+        *("MixtralConfig", "NemotronConfig", "Olmo2Config", "OlmoConfig", "Phi3Config", "PhiConfig", "Qwen2Config"),
+        *("Qwen2MoeConfig", "Qwen3Config", "Qwen3MoeConfig", "SmolLM3Config", "StableLmConfig", "Starcoder2Config"),
+    }
+)
+"""Configurations of transformers with ``num_key_value_heads``, a number of its own beside the query heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +78,7 @@ def known_configs() -> tuple[tuple[re.Pattern[str], KnownConfig], ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=16)
 def named_models(text: str) -> tuple[KnownConfig, ...]:
     """The known models that a piece of code names."""
     return tuple(config for _, config in model_mentions(text))

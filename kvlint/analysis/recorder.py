@@ -23,23 +23,46 @@ MEMBER_MARK = "?"
 """Prefix of the flow's keys that say "this path has this member" (never a Python name)."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Fork:
+    """A point at which a flow was copied. *written* are the names that were given a value since the fork *before* it."""
+
+    before: Fork | None
+    written: dict[str, None]
+    depth: int
+
+
 @dataclass(slots=True)
 class Flow:
-    """What is known on one path through the code: the values of names and dotted paths, and the releases that reach it."""
+    """What is known on one path through the code: the values of names and dotted paths, and the releases that reach it.
+
+    *written* are the names that got a value since the last *fork*: where flows meet again, only these can differ.
+    """
 
     names: dict[str, Value]
     releases: ReleaseSet
     reached_through: set[str] = field(default_factory=set)
     """Paths below which something was bound on some path: the others have nothing to be forgotten with them."""
+    fork: Fork = field(default_factory=lambda: Fork(None, {}, 0))
+    written: dict[str, None] = field(default_factory=dict)
 
     def copy(self) -> Flow:
-        return Flow(dict(self.names), self.releases, self.reached_through)
+        if self.written:
+            self.fork = Fork(self.fork, self.written, self.fork.depth + 1)
+            self.written = {}
+        return Flow(dict(self.names), self.releases, self.reached_through, self.fork)
+
+    def set(self, path: str, value: Value) -> None:
+        """Gives a path a value and forgets nothing."""
+        self.names[path] = value
+        self.written[path] = None
 
     def bind(self, path: str, value: Value) -> None:
         """Gives a name or dotted path a new value and forgets everything that was reached through the old one."""
         if path in self.reached_through:
             self.forget(path)
         self.names[path] = value
+        self.written[path] = None
         if not path.isidentifier():
             self._note(path)
 
@@ -49,18 +72,20 @@ class Flow:
             starts = (path + ".", path + "[", MEMBER_MARK + path + ".")
             for key in [key for key in names if key.startswith(starts)]:
                 del names[key]
-        names.pop(path, None)
+                self.written[key] = None
+        if names.pop(path, None) is not None:
+            self.written[path] = None
 
     def narrow(self, path: str, value: Value) -> None:
         """Gives a path a narrower value; what was reached through it stays known."""
-        self.names[path] = value
+        self.set(path, value)
         if not path.isidentifier():
             self._note(path)
 
     def know_member(self, path: str, name: str) -> None:
         self.reached_through.add(path)
         self._note(path)
-        self.names[f"{MEMBER_MARK}{path}.{name}"] = UNKNOWN
+        self.set(f"{MEMBER_MARK}{path}.{name}", UNKNOWN)
 
     def knows_member(self, path: str, name: str) -> bool:
         return f"{MEMBER_MARK}{path}.{name}" in self.names
@@ -89,32 +114,56 @@ def merge(flows: list[Flow | None]) -> Flow | None:
     for flow in alive:
         if flow.reached_through is not reached:
             reached = reached | flow.reached_through
+    fork = common_fork(alive)
+    written = written_since(fork, alive) if fork is not None else all_names(alive)
     first, rest = alive[0].names, [flow.names for flow in alive[1:]]
-    names: dict[str, Value] = {}
-    differing: dict[str, None] = {}
-    if len(rest) == 1:
-        other = rest[0]
-        for key, value in first.items():
-            if other.get(key) is value:
-                names[key] = value
-            else:
-                differing[key] = None
-    else:
-        for key, value in first.items():
-            if all(other.get(key) is value for other in rest):
-                names[key] = value
-            else:
-                differing[key] = None
-    for other in rest:
-        if len(other) > len(names):
-            for key in other:
-                if key not in names:
-                    differing[key] = None
-    for key in differing:
+    names = dict(first)
+    for key in written:
+        value = first.get(key)
+        if all(other.get(key) is value for other in rest):
+            continue
         merged = merged_value(key, alive, narrowed)
         if merged is not None:
             names[key] = merged
-    return Flow(names, releases, reached)
+        else:
+            names.pop(key, None)
+    return Flow(names, releases, reached, fork, written) if fork is not None else Flow(names, releases, reached)
+
+
+def common_fork(flows: list[Flow]) -> Fork | None:
+    """The last point at which all flows were one; None where there was none."""
+    found: Fork | None = flows[0].fork
+    for flow in flows[1:]:
+        other: Fork | None = flow.fork
+        while found is not other and found is not None and other is not None:
+            if found.depth > other.depth:
+                found = found.before
+            elif other.depth > found.depth:
+                other = other.before
+            else:
+                found, other = found.before, other.before
+        if found is not other:
+            return None
+    return found
+
+
+def written_since(fork: Fork, flows: list[Flow]) -> dict[str, None]:
+    """The names that one of the flows was given since *fork*, in order."""
+    found: dict[str, None] = {}
+    for flow in flows:
+        parts = [flow.written]
+        point = flow.fork
+        while point is not fork and point.before is not None:
+            parts.append(point.written)
+            point = point.before
+        for part in reversed(parts):
+            found.update(part)
+    return found
+
+
+def all_names(flows: list[Flow]) -> dict[str, None]:
+    """All names of the flows, in order."""
+    return {key: None for flow in flows for key in flow.names}
 
 
 def merged_value(key: str, alive: list[Flow], narrowed: bool) -> Value | None:

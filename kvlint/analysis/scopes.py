@@ -46,6 +46,8 @@ class FunctionInfo:
     releases: ReleaseSet = EVERY_RELEASE
     arguments: dict[str, Value] = field(default_factory=dict)
     """Parameter name -> join of the values that call sites in the file pass."""
+    taught: dict[str, Value] = field(default_factory=dict)
+    """Of *arguments*, what call sites in other files pass."""
     returns: Value = ()
     called: bool = False
     patches: bool = False
@@ -69,6 +71,7 @@ class FunctionInfo:
         """Forgets what leads back to this function."""
         self.owner = self.parent = self.home = None
         self.arguments.clear()
+        self.taught.clear()
         self.hooks.clear()
         self.returns = ()
 
@@ -104,6 +107,8 @@ class ClassInfo:
     attributes: dict[str, Value] = field(default_factory=dict)
     """Attribute name -> join of the values assigned in the class body and to ``self``."""
     releases: ReleaseSet = EVERY_RELEASE
+    given: set[str] = field(default_factory=set)
+    """The keywords with which its objects are called, where its ``forward`` is inherited from the library."""
     _assigned: frozenset[str] | None = None
     _foreign: tuple[list[ClassInfo], list[str]] | None = None
     _ancestors: tuple[tuple[Value, ...], list[ClassInfo]] | None = None

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_walk import text_of
-from kvlint.analysis.model_configs import KnownConfig, named_models
+from kvlint.analysis.model_configs import GROUPED_CONFIGS, KnownConfig, named_models
 from kvlint.analysis.nodes import BLOCKS, any_between, assignment, children, code_of, statements, walk
 
 LAYERS, QUERY_HEADS, KV, DIM, DERIVED_DIM, HIDDEN = (
@@ -48,10 +48,14 @@ PAST_WORD = re.compile(
 )
 MARK = re.compile(
     r"(?<![a-z])kvs?(?![a-z])|kv_?cache|(?:key|kv).{0,6}value.{0,6}cache|(?:key|value|[kv])_cache|past_(?:key|kv|[kv])"
-    r"|cache_(?:size|bytes|mem|gb|mb|gib|[kv])|(?:^|_)pkv"
+    r"|cache_(?:size|bytes|mem|gb|mb|gib|[kv])|(?:^|_)pkv|def \w*cache|key_value_heads|register_buffer"
 )
 """Either of the two, in lower case and in one line."""
-MARK_STEMS = ("kv", "cache", "past_k", "past_v")
+MARK_STEMS = ("kv", "cache", "past_k", "past_v", "key_value_heads", "register_buffer")
+LOOSE_CACHE = re.compile(r"(?i)(?:^|[^a-z])(?:kv|caches?|past)(?:[^a-z]|$)|(?<![a-z])(?:KV|kv|Cache|cache)(?=[A-Z_]|$)")
+"""A word of a cache alone: enough beside a product that nothing but a cache has."""
+PAIRED = (("k", "v"), ("key", "value"), ("keys", "values"), ("k_buf", "v_buf"), ("k_buffer", "v_buffer"))
+"""Names of two buffers of one shape that hold keys and values, whatever their class is called."""
 LAYER_NAME = re.compile(r"(?i)(?:num|n)_?(?:hidden_|decoder_)?layers?$|^layers?$|^num_blocks$|^depth$|layer_num")
 BYTE_NAME = re.compile(r"(?i)byte|itemsize|element_size|dtype_size|precision|^width$|elem_size|dtype_width|bits")
 TOKEN_NAME = re.compile(r"(?i)seq|token|len|ctx|context|positions?$|batch|^b$|bsz")
@@ -64,10 +68,15 @@ ANY_CONFIG = frozenset({"AutoConfig", "PretrainedConfig", "PreTrainedConfig"})
 OWN_TENSORS = re.compile(r"Module$|Attention$|Layer$|PreTrainedModel$|Block$")
 """Bases of classes that make their keys themselves: they know how many heads those have."""
 ALLOCATE = frozenset({"zeros", "empty", "ones", "randn", "rand", "full", "zeros_like", "new_zeros", "new_empty"})
+SHAPES = frozenset({"view", "reshape", "unflatten", "zeros", "empty", "ones", "randn"})
 PASSED_ON = re.compile(r"past_key_values|\bcache\s*=|DynamicCache|from_legacy_cache")
 """Without one of these no class hands a past to a model."""
 STRONG_HEADS = frozenset({"num_attention_heads"})
 STRONG_HIDDEN = frozenset({"hidden_size"})
+
+
+MAX_FACTORS = 64
+"""Factors of the largest product that is looked at: a size of a cache has about six."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +127,10 @@ class Scope:
     kv_used: bool = False
     mla: int = 0
     names_cache: bool = False
+    names_loosely: bool = False
+    """The function or its class has a word of a cache in its name."""
+    grouped: str = ""
+    """The class of the configuration, where it is one of transformers' with kv heads of its own."""
     configs: set[str] = field(default_factory=set)
     """Names that hold a configuration and do not say so."""
     shapes: dict[str, list[ast.expr]] = field(default_factory=dict)
@@ -141,6 +154,7 @@ class SizeReader:
         self.statement: ast.stmt = tree.body[0] if tree.body else ast.Pass()
         self.class_name = ""
         self._members: dict[tuple[str, str], Quantity | None] = {}
+        self._buffers: dict[ast.AST, frozenset[str]] = {}
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
@@ -219,6 +233,8 @@ class SizeReader:
             docstring = ast.get_docstring(node) or ""
             scope = Scope(node, node.name, source, self.is_specific(node), source, configs=set(self.module_configs))
             scope.names_cache = bool(names_cache(node.name) or names_cache(owner) or names_cache(docstring))
+            scope.names_loosely = bool(LOOSE_CACHE.search(node.name) or LOOSE_CACHE.search(owner))
+            scope.grouped = grouped_config(node)
             for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                 scope.env[arg.arg] = self.quantity_of_name(arg.arg, arg, scope, bare=True)
             self.block(node.body, scope)
@@ -487,13 +503,17 @@ class SizeReader:
                 result = self.times(result, self.quantity(item, scope))
             return self.consider(node, result, scope, target, in_steps=True) if top else result
         if name in ALLOCATE and (
-            PAST_WORD.search(f"{target} {enclosing_names(self.statement)}") or MAKES_CACHE.search(scope.name)
+            PAST_WORD.search(f"{target} {enclosing_names(self.statement)}")
+            or MAKES_CACHE.search(scope.name)
+            or (len(items_of(node.args, scope)) == 4 and self.is_paired(target, scope))
         ):
             self.allocation(node, scope, target)
             return Quantity()
         text = " ".join(
             item.value for item in node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)
         )
+        if name == "register_buffer" and len(node.args) > 1:
+            text = text or target
         for item in node.args:
             self.quantity(item, scope, text or target, top=True)
         for keyword in node.keywords:
@@ -501,6 +521,13 @@ class SizeReader:
         if isinstance(node.func, ast.Attribute):
             self.quantity(node.func.value, scope, target, top=True)
         return Quantity()
+
+    def is_paired(self, target: str, scope: Scope) -> bool:
+        """True for a buffer or an attribute called as one of two that hold keys and values, where its fellow is made too."""
+        if scope.node not in self._buffers:
+            self._buffers[scope.node] = frozenset(made_under(scope.node))
+        names = self._buffers[scope.node]
+        return any(target in pair and set(pair) <= names for pair in PAIRED)
 
     def binary(self, node: ast.BinOp, scope: Scope, target: str, top: bool) -> Quantity:
         left, right = self.quantity(node.left, scope, target), self.quantity(node.right, scope, target)
@@ -510,6 +537,8 @@ class SizeReader:
                     self.consider(side, quantity, scope, target)
             if {NOPE, LATENT} >= set(left.kinds + right.kinds) and NOPE in left.kinds + right.kinds:
                 return Quantity((NOPE,), node=left.node or right.node)
+            if isinstance(node.op, ast.Add) and left.kinds == right.kinds == (LATENT,):
+                return Quantity((LATENT,))
             pending = left.pending + right.pending
             return Quantity((OTHER,), pending=pending)
         if isinstance(node.op, ast.Mult):
@@ -521,9 +550,13 @@ class SizeReader:
         for one, other in ((left, right), (right, left)):
             if one.pending and {*other.kinds, *other.below} & {KV, GROUP}:
                 self.take_back(one)
+            elif one.pending and {*other.kinds} & {QUERY_HEADS, OTHER, NUMBER}:
+                self.take_back(one, "none")
         return self.consider(node, result, scope, target) if top else result
 
     def times(self, left: Quantity, right: Quantity) -> Quantity:
+        if len(left.kinds) + len(right.kinds) > MAX_FACTORS:
+            return Quantity((OTHER,))
         return Quantity(
             left.kinds + right.kinds,
             left.below + right.below,
@@ -552,10 +585,11 @@ class SizeReader:
             left.beside,
         )
 
-    def take_back(self, quantity: Quantity) -> None:
-        """Forgets the counts of query heads in it: a group ratio was applied. A head dim stays what it was derived from."""
+    def take_back(self, quantity: Quantity, kind: str = "") -> None:
+        """Forgets the counts of query heads in it (or those of one *kind*): a group ratio was applied. A head dim stays what
+        it was derived from."""
         for key in quantity.pending:
-            if key in self.records and self.records[key].kind != "derived":
+            if key in self.records and self.records[key].kind != "derived" and kind in ("", self.records[key].kind):
                 del self.records[key]
 
     # -- verdicts ---------------------------------------------------------------------------------------------------
@@ -568,8 +602,13 @@ class SizeReader:
             return quantity
         kinds = list(quantity.kinds)
         names = f"{target} {scope.name}"
-        if not (names_cache(target) or scope.names_cache) or NOT_A_SIZE.search(names):
+        named = names_cache(target) or scope.names_cache or is_cache_alone(quantity)
+        if not named and may_be_cache(quantity):
+            named = scope.names_loosely or bool(LOOSE_CACHE.search(target)) or is_printed(target, scope.text)
+        if not named or NOT_A_SIZE.search(names):
             return quantity
+        if LATENT in kinds and counts_latent_twice(quantity):
+            return self.keep("latent", node, quantity, scope, "one latent a token serves keys and values")
         around = sum(kind in kinds for kind in (LAYERS, BYTES, TOKENS)) + (
             2 in quantity.numbers or 4 in quantity.numbers
         )
@@ -593,6 +632,8 @@ class SizeReader:
             return quantity
         if QUERY_HEADS in quantity.below or GROUP in quantity.below:
             return quantity
+        if counts_no_heads(quantity) and not re.search(r"(?i)head", names):
+            return self.keep("none", node, quantity, scope, "a cache keeps `head_dim` numbers of each kv head")
         counts_heads = QUERY_HEADS in kinds and (DIM in kinds or DERIVED_DIM in kinds)
         counts_hidden = HIDDEN in kinds and not counts_heads
         if counts_heads or counts_hidden:
@@ -621,6 +662,8 @@ class SizeReader:
         grouped = next((model for model in known if model.kv_heads != model.heads), None)
         if grouped is not None and (quantity.strong or QUERY_HEADS in quantity.kinds):
             return f"{grouped.name} has {grouped.heads} query and {grouped.kv_heads} kv heads", grouped.factor
+        if scope.grouped and quantity.strong and not scope.kv_names:
+            return f"`{scope.grouped}` has `num_key_value_heads`", ""
         if quantity.beside:
             return f"`{quantity.beside}` stands beside them and is not used", ""
         if scope.kv_names and not scope.kv_used and not self.used_elsewhere(scope):
@@ -707,13 +750,20 @@ class SizeReader:
         if QUERY_HEADS in [kind for quantity in quantities for kind in quantity.below] and len(heads.kinds) > 1:
             return
         reason, factor = self.reason(heads, scope)
+        where: ast.expr = node
+        statement = self.statement
+        if heads.node is not None and not self.statement.lineno <= heads.node.lineno <= (
+            self.statement.end_lineno or 0
+        ):
+            if any(item is heads.node for item in sizes):  # a shape that has a name
+                where, statement = heads.node, self.statement_of(heads.node, scope)
         if reason:
             self.records.setdefault(
-                id(node),
+                id(where),
                 SizeRecord(
                     "heads",
-                    node,
-                    self.statement,
+                    where,
+                    statement,
                     ast.unparse(heads.node) if heads.node else "",
                     reason,
                     factor,
@@ -726,14 +776,26 @@ class SizeReader:
     def prefix_classes(self) -> None:
         """``self.heads = config.num_attention_heads`` in a class that hands a past of that shape to a model."""
         for cls in statements(self.tree):
-            if not isinstance(cls, ast.ClassDef) or self.specific:
-                continue
-            given = handed_attributes(cls)
-            if not given:
+            given = handed_attributes(cls) if isinstance(cls, ast.ClassDef) else set()
+            if not isinstance(cls, ast.ClassDef) or not given:
                 continue
             for item in cls.body:
-                if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and not self.is_specific(item):
-                    self.definitions(item, given)
+                if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    if grouped_config(item) or not (self.specific or self.is_specific(item)):
+                        self.definitions(item, given, cls)
+
+    def shaped(self, cls: ast.ClassDef, attribute: str, quantity: Quantity) -> None:
+        """Records the ``view`` or ``reshape`` in which ``self.heads``, one of several that a statement sets, is an axis."""
+        if quantity.kinds != (QUERY_HEADS,) or not quantity.strong:
+            return
+        reason = "a grouped-query model caches `num_key_value_heads` heads"
+        for statement in statements(cls):
+            if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)) or statement.value is None:
+                continue
+            for node in walk(statement.value):
+                if isinstance(node, ast.Call) and text_of(node.func) in SHAPES and axis_of(node, attribute):
+                    record = SizeRecord("heads", node, statement, f"self.{attribute}", reason, "", quantity.node)
+                    self.records.setdefault(id(node), record)
 
     # -- a head dim that is written down ----------------------------------------------------------------------------
 
@@ -786,23 +848,72 @@ class SizeReader:
                     id(node), SizeRecord("derived", node, statement, "", f"`{sides[0][1]}` has `head_dim`")
                 )
 
-    def definitions(self, function: ast.FunctionDef | ast.AsyncFunctionDef, given: set[str]) -> None:
+    def definitions(self, function: ast.FunctionDef | ast.AsyncFunctionDef, given: set[str], cls: ast.ClassDef) -> None:
         scope = Scope(function, function.name, "", False, "")
         for statement in statements(function):
             targets, value = assignment(statement)
             if not isinstance(statement, ast.stmt) or value is None or len(targets) != 1:
                 continue
             target = targets[0]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+                for item, part in zip(target.elts, value.elts, strict=True):
+                    if isinstance(item, ast.Attribute) and text_of(item.value) == "self" and item.attr in given:
+                        self.shaped(cls, item.attr, self.quantity(part, scope))
+                continue
             if not (isinstance(target, ast.Attribute) and text_of(target.value) == "self" and target.attr in given):
                 continue
             quantity = self.quantity(value, scope)
             if quantity.kinds == (QUERY_HEADS,) and quantity.strong:
                 reason = "a grouped-query model caches `num_key_value_heads` heads"
                 self.records.setdefault(id(value), SizeRecord("heads", value, statement, ast.unparse(value), reason))
-            elif quantity.kinds == (DERIVED_DIM,) and quantity.derived is not None:
+            elif quantity.kinds == (DERIVED_DIM,) and quantity.derived is not None and not grouped_config(function):
                 self.records.setdefault(
                     id(quantity.derived), SizeRecord("derived", quantity.derived, statement, "", "")
                 )
+
+
+def is_cache_alone(quantity: Quantity) -> bool:
+    """True for two times layers, kv heads and head dim: nothing else of a model has these factors."""
+    kinds = quantity.kinds
+    heads = KV in kinds and (DIM in kinds or DERIVED_DIM in kinds)
+    return LAYERS in kinds and heads and HIDDEN not in kinds and bool({2, 4} & {*quantity.numbers})
+
+
+def may_be_cache(quantity: Quantity) -> bool:
+    """True for two times layers, heads and head dim (or the hidden size, or a latent) with tokens or bytes."""
+    kinds = quantity.kinds
+    width = HIDDEN in kinds or LATENT in kinds or (QUERY_HEADS in kinds and (DIM in kinds or DERIVED_DIM in kinds))
+    return LAYERS in kinds and width and (TOKENS in kinds or BYTES in kinds) and bool({2, 4} & {*quantity.numbers})
+
+
+def counts_no_heads(quantity: Quantity) -> bool:
+    """True for two times layers, head dim, tokens and bytes, with nothing that may be the heads."""
+    kinds = [kind for kind in quantity.kinds if kind != NUMBER]
+    needed = {LAYERS, DIM, TOKENS} <= {*kinds} <= {LAYERS, DIM, TOKENS, BYTES} and not quantity.below
+    return needed and 2 in quantity.numbers and {*quantity.numbers} <= {1, 2, 4}
+
+
+def is_printed(name: str, text: str) -> bool:
+    """True where a line prints the number under the words "KV cache": ``print(f"KV cache: {total / 2**30} GiB")``."""
+    found = rf"(?i)[\"'][^\"'\n]*\bkv[ _-]?cache\b[^\n]*[{{,(]\s*(?-i:{re.escape(name)})\b"
+    return name.isidentifier() and "cache" in text.lower() and re.search(found, text) is not None
+
+
+def counts_latent_twice(quantity: Quantity) -> bool:
+    """True for a latent with a factor for keys and values, besides the bytes of a number."""
+    if {KV, QUERY_HEADS, NOPE, HIDDEN} & {*quantity.kinds}:
+        return False
+    twos = sum(number == 2 for number in quantity.numbers)
+    sizes = (BYTES in quantity.kinds) + sum(number in (1, 4) for number in quantity.numbers)
+    return LAYERS in quantity.kinds and (twos >= 2 or (twos == 1 and sizes > 0))
+
+
+def axis_of(call: ast.Call, attribute: str) -> bool:
+    """True where ``self.<attribute>`` is one of the sizes of a ``view``, by itself."""
+    sizes = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], (ast.Tuple, ast.List)) else call.args
+    return any(
+        isinstance(item, ast.Attribute) and text_of(item.value) == "self" and item.attr == attribute for item in sizes
+    )
 
 
 def is_part(numbers: Sequence[int], wanted: Sequence[int]) -> bool:
@@ -858,11 +969,23 @@ def is_config(node: ast.expr, known: set[str]) -> bool:
     """True for an expression that is any model's configuration: ``AutoConfig.from_pretrained(...)``, ``model.config``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "from_pretrained":
-            return text_of(node.func.value) in ANY_CONFIG
+            return text_of(node.func.value) in ANY_CONFIG | GROUPED_CONFIGS
         return node.func.attr == "get_text_config"
     if isinstance(node, ast.Name):
         return node.id in known
     return isinstance(node, ast.Attribute) and node.attr in ("config", "text_config")
+
+
+def made_under(function: ast.AST) -> Iterator[str]:
+    """The names under which a function keeps tensors: of ``register_buffer("k", ...)`` and ``self.k = torch.zeros(...)``."""
+    for statement in statements(function):
+        targets, value = assignment(statement)
+        if isinstance(value, ast.Call) and text_of(value.func) in ALLOCATE:
+            yield from (item.attr for item in targets if isinstance(item, ast.Attribute))
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and text_of(call.func) == "register_buffer" and call.args:
+            if isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str):
+                yield call.args[0].value
 
 
 def items_of(sizes: Sequence[ast.expr], scope: Scope) -> list[ast.expr]:
@@ -904,6 +1027,16 @@ def marked_lines(text: str) -> list[int]:
         last = start
         lines.append(line)
     return lines
+
+
+def grouped_config(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The class of the configuration that a function is given, where it is one with kv heads of its own."""
+    for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+        if CONFIG_NAME.search(arg.arg) and arg.annotation is not None:
+            written = arg.annotation.value if isinstance(arg.annotation, ast.Constant) else text_of(arg.annotation)
+            if isinstance(written, str) and written in GROUPED_CONFIGS:
+                return written
+    return ""
 
 
 def has_key(node: ast.Dict, key: str) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from functools import cache
 
 from kvlint.analysis.facts import Facts
+from kvlint.checks import units
 from kvlint.checks.base import Check
 from kvlint.findings import Finding
 
@@ -37,12 +39,25 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(check(code) for code in sorted(modules()))
 
 
-def findings(facts: Facts, codes: frozenset[str], fixes: bool = True) -> list[Finding]:
+def findings(
+    facts: Facts, codes: frozenset[str], fixes: bool = True, beside: frozenset[str] = frozenset()
+) -> list[Finding]:
     """What the checks with these codes find, by place.
 
-    Without *fixes* the findings carry none, and nothing is rewritten to make them.
+    Without *fixes* the findings carry none, and nothing is rewritten to make them. The rules of *beside* are not
+    selected: they are asked only for what stands against a fix.
     """
-    found = {finding for code in sorted(codes & modules().keys()) for finding in check(code).run(facts, fixes)}
+    found = in_order(found_by(facts, codes, fixes))
+    if not fixes or not any(finding.fix is not None and units.concerned(finding) for finding in found):
+        return found
+    return units.settle(facts, in_order({*found, *found_by(facts, beside - codes, fixes)}), codes)
+
+
+def found_by(facts: Facts, codes: frozenset[str], fixes: bool) -> set[Finding]:
+    return {finding for code in sorted(codes & modules().keys()) for finding in check(code).run(facts, fixes)}
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: (finding.start, finding.end, finding.code, finding.message))
 
 

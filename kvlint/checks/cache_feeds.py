@@ -393,6 +393,10 @@ def base_of_cache(node: ast.expr) -> str:
             return path_of(current)
 
 
+LEAVING = (ast.Break, ast.Return, ast.Raise)
+"""Statements after which nothing of a block runs: a block that holds one ends with it, or with code that is dead."""
+
+
 def leaves_at_once(scope: Scope, feed: Feed, loop: ast.AST) -> bool:
     """True where the loop ends in the very round of the feed: ``return generate(...)``, or a ``break`` behind it."""
     if isinstance(loop, COMPREHENSIONS):
@@ -403,9 +407,8 @@ def leaves_at_once(scope: Scope, feed: Feed, loop: ast.AST) -> bool:
             return True
         if isinstance(child, ast.stmt):
             for block in (getattr(item, "body", None), getattr(item, "orelse", None), getattr(item, "finalbody", None)):
-                if isinstance(block, list) and any(one is child for one in block):
-                    after = block[next(i for i, one in enumerate(block) if one is child) + 1 :]
-                    if any(isinstance(one, (ast.Break, ast.Return, ast.Raise)) for one in after):
+                if isinstance(block, list) and block and isinstance(block[-1], LEAVING):
+                    if child is not block[-1] and any(one is child for one in block):
                         return True
         if item is loop:
             return False

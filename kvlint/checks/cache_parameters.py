@@ -97,9 +97,12 @@ def renaming_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Seq
     """Calls the parameter ``cache``; None where a name, a key or a caller in the file stands against it.
 
     Functions of one class are renamed together. ``prepare_inputs_for_generation`` names what ``forward`` takes: where
-    that keeps the old name, the new one is taken in as well.
+    that keeps the old name, the new one is taken in as well. So it is for a model's ``forward``, which anybody may call,
+    and for a function that other code hands its cache under the old name.
     """
-    if item.role == "prepare" and forward_keeps(item, parameter.arg, hit):
+    if item.role == "model" or (item.role == "prepare" and forward_keeps(item, parameter.arg, hit)):
+        return merging_fix(facts, item, parameter, (NEW_NAME,))
+    if called_by_old_name(facts, item, parameter.arg):
         return merging_fix(facts, item, parameter, (NEW_NAME,))
     edits = rename_edits(facts, item, parameter, hit)
     if edits is None:
@@ -107,15 +110,56 @@ def renaming_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Seq
     owner = item.info.owner
     together = [other for other in hit if owner is not None and other.info.owner is owner and not other.elsewhere]
     for other in together:
+        if other.role == "model":
+            continue
         name = next((arg for arg in other.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
         if name is None or rename_edits(facts, other, name, hit) is None:
             return None
-    wants_a_look = item.role == "model" or is_indexed(item.info, parameter.arg)
-    applicability = Applicability.UNSAFE if wants_a_look else Applicability.SAFE
+    applicability = Applicability.UNSAFE if is_indexed(item.info, parameter.arg) else Applicability.SAFE
+    together = [other for other in together if other.role != "model"]
     group = f"KV305 {owner.qualname}" if owner is not None and len(together) > 1 else ""
-    if group and any(other.role == "model" for other in together):
-        applicability = Applicability.UNSAFE
     return Fix(f"Rename `{parameter.arg}` to `{NEW_NAME}`", applicability, tuple(sorted(set(edits))), group)
+
+
+def called_by_old_name(facts: Facts, item: LibraryCalled, old: str) -> bool:
+    """True where a call that the rename does not follow may hand the function its cache as *old*: in another file, or
+    through something that is not known. A layer of the library hands on what it does not know to its attention."""
+    prepare = item.role == "prepare"
+    for words in facts.surroundings.keywords:
+        callee, _, name = words.rpartition(" ")
+        if name == old and (callee == item.info.name if prepare else not callee[:1].isupper()):
+            return True
+    for use in facts.calls:
+        if use.keyword(old) is None or calls_function(use, item.info):
+            continue
+        func = use.node.func
+        called = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+        if prepare and called != item.info.name:
+            continue
+        if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call):  # super().forward
+            continue
+        if not called[:1].isupper() and not any(isinstance(atom, LocalFunction) for atom in use.callee):
+            return True
+    return False
+
+
+def treated_as_a_cache(facts: Facts, item: LibraryCalled, name: str) -> bool:
+    """True where the parameter is nothing but an argument of calls into the library, an object whose members are used, or
+    compared with None."""
+    given: set[int] = set()
+    for use in facts.calls:
+        if use.place.function is item.info and any(
+            (isinstance(atom, Member) and isinstance(atom.of, (SuperObject, Model))) or isinstance(atom, Model)
+            for atom in use.callee
+        ):
+            given |= {id(node) for node in use.node.args} | {id(keyword.value) for keyword in use.node.keywords}
+    for node in walk(item.info.node):
+        if isinstance(node, ast.Attribute):
+            given.add(id(node.value))
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            given.add(id(node.left))
+    uses = [node for node in walk(item.info.node) if isinstance(node, ast.Name) and node.id == name]
+    return bool(uses) and all(id(node) in given for node in uses)
 
 
 def is_indexed(info: FunctionInfo, name: str) -> bool:
@@ -311,21 +355,34 @@ def merging_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, passed: S
     text = "".join(f"{line}\n{indent}" for line in lines)
     edits.append(Edit(offset, offset, text))
     joined = " and ".join(f"`{name}`" for name in passed)
-    return Fix(f"Take {joined} as well as `{old}`", Applicability.SAFE, tuple(sorted(edits)))
+    refuses = function.args.kwarg is None or parameter in required_parameters(function)
+    known = item.role != "model" or refuses or treated_as_a_cache(facts, item, old)
+    sure = known and not is_indexed(item.info, old)
+    applicability = Applicability.SAFE if sure else Applicability.UNSAFE
+    return Fix(f"Take {joined} as well as `{old}`", applicability, tuple(sorted(edits)))
+
+
+def required_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """The parameters without a default."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    named = [arg for arg, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None]
+    return positional[: len(positional) - len(arguments.defaults)] + named
 
 
 def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, str] | None:
     """Where new lines go in front of a body and the comments above its first statement: offset behind the indent, and
-    the indent. None for one-line functions."""
+    the indent. What takes two names together stays in front. None for one-line functions."""
     body = function.body
     documented = (
         isinstance(body[0], ast.Expr)
         and isinstance(body[0].value, ast.Constant)
         and isinstance(body[0].value.value, str)
     )
-    first = body[1] if documented and len(body) > 1 else body[0]
-    if documented and len(body) == 1:
+    rest = [item for item in body[1 if documented else 0 :] if not is_merging(item)]
+    if not rest:
         return None
+    first = rest[0]
     line = min([first.lineno, *(item.lineno for item in getattr(first, "decorator_list", ()))])
     start = facts.index.line_start(line)
     text = facts.text[start:]
@@ -334,6 +391,14 @@ def merge_place(facts: Facts, function: ast.FunctionDef | ast.AsyncFunctionDef) 
     if line <= function.lineno or (before.strip() and not text.lstrip(" \t").startswith("@")):
         return None
     return before_comments(facts.text, start, indent), indent
+
+
+def is_merging(statement: ast.stmt) -> bool:
+    """True for ``old = new if new is not None else old``."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.IfExp):
+        return False
+    target, left = statement.targets[0], statement.value.orelse
+    return isinstance(target, ast.Name) and isinstance(left, ast.Name) and target.id == left.id
 
 
 def before_comments(text: str, start: int, indent: str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from kvlint.analysis.facts import AttributeUse, Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.nodes import walk
+from kvlint.analysis.values import Symbol
 from kvlint.behaviour import helper_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of
@@ -53,6 +54,7 @@ class RemovedCacheHelper(Check):
         "past_key_values",
         "cache_config",
         "return_legacy_cache",
+        ".forward =",
     )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
@@ -63,7 +65,8 @@ class RemovedCacheHelper(Check):
                 and not timeline.is_cache_class(name)
             ),
         )
-        yield (), private_hooks(timeline)
+        yield (), dict.fromkeys(private_hooks(timeline), timeline.all)  # a class may lack what others have
+        yield ((".forward =", "generation ="), ("Attention",)), {}
         settings = ("cache_config", "return_legacy_cache")
         yield (), {name: timeline.all - timeline.member(GENERATION_CONFIG, name) for name in settings[1:]}
         yield (), {settings[0]: releases_of(timeline, "cache-config-is-dict")}
@@ -87,6 +90,7 @@ class RemovedCacheHelper(Check):
                     help=helper_hint(reference.qualified),
                     category=Category.SILENT,
                 )
+        yield from self._patched_classes(facts)
         if facts.in_transformers:
             return
         for use in (*facts.attributes, *facts.defaults):
@@ -104,6 +108,29 @@ class RemovedCacheHelper(Check):
                 help=item.help,
                 category=Category.SILENT if item.use.action == "default" else Category.BREAKS,
             )
+
+    def _patched_classes(self, facts: Facts) -> Iterator[Finding]:
+        """``modeling_llama.LlamaFlashAttention2.forward = attend``: the class is gone, and with it the statement fails."""
+        for use in facts.attributes:
+            if use.action != "store" or use.name not in ("forward", "prepare_inputs_for_generation"):
+                continue
+            for atom in use.value:
+                qualified = atom.name if isinstance(atom, Symbol) else ""
+                if not qualified.startswith("transformers.models.") or not facts.timeline.knows(qualified):
+                    continue
+                life = facts.timeline.all - facts.timeline.importable(qualified)
+                wrong = use.place.releases & atom.when & life
+                if wrong and not use.place.caught & ATTRIBUTE_ERRORS:
+                    module, _, name = qualified.rpartition(".")
+                    yield self.finding(
+                        facts,
+                        use.value_node,
+                        use.place,
+                        f"`{module.rpartition('.')[2]}` has no `{name}`: AttributeError {{when}}",
+                        releases=wrong,
+                        life=life,
+                        help=successor_hint(facts, module, name),
+                    )
 
     def _reference(self, facts: Facts, reference: SymbolReference) -> Finding:
         module, _, name = reference.qualified.rpartition(".")
@@ -184,6 +211,14 @@ class RemovedCacheHelper(Check):
             help=helper_hint(f"{GENERATION_MIXIN}.{info.name}"),
             span=(header, header + len(info.name)),
         )
+
+
+def successor_hint(facts: Facts, module: str, name: str) -> str:
+    """The class that took over from ``XFlashAttention2`` and its like."""
+    successor = re.sub(r"(?:Flash|Sdpa|Flex)Attention2?$", "Attention", name)
+    if successor != name and facts.timeline.knows(f"{module}.{successor}"):
+        return f"models have one attention class since 4.48: patch `{successor}` on these releases"
+    return "patch the class that its model uses on these releases"
 
 
 def is_function_use(reference: SymbolReference) -> bool:

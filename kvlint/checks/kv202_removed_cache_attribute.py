@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.nodes import assignment, walk
-from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
+from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of_cache
@@ -134,7 +134,7 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
             "Replace with `get_seq_length()`", Applicability.SAFE, (attribute_edit(facts, node, "get_seq_length()"),)
         )
     if use.name in ("max_cache_len", "max_batch_size") and in_force <= facts.timeline.matching(">=5.13"):
-        return bound_fix(facts, missing.cache, use.name, node)
+        return bound_fix(facts, missing, node)
     return None
 
 
@@ -146,11 +146,17 @@ def rebuilds_list(statement: ast.stmt) -> bool:
     return any(isinstance(target, ast.Attribute) and target.attr in LISTS for target in flat)
 
 
-def bound_fix(facts: Facts, cache: CacheObject, name: str, node: ast.Attribute) -> Fix:
-    """The names that replaced the bounds of static caches; ``batch_size`` is -1 before the first update."""
-    if name == "max_cache_len":
+def bound_fix(facts: Facts, missing: MissingMember, node: ast.Attribute) -> Fix | None:
+    """The names that replaced the bounds of static caches.
+
+    ``batch_size`` is -1 before the first update: none for a cache that may have been made just before.
+    """
+    cache = missing.cache
+    if missing.use.name == "max_cache_len":
         safe = Applicability.SAFE if cache.cls == STATIC_CACHE else Applicability.UNSAFE
         return Fix("Replace with `get_max_length()`", safe, (attribute_edit(facts, node, "get_max_length()"),))
+    if cache.source in ("constructed", "self"):
+        return None
     return Fix("Replace with `batch_size`", Applicability.UNSAFE, (attribute_edit(facts, node, "batch_size"),))
 
 

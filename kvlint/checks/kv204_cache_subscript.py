@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import Facts, SubscriptUse
 from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, CacheObject
 from kvlint.checks.base import Check
+from kvlint.checks.bindings import tree_of
 from kvlint.checks.receivers import (
     CONTRACT_SOURCES,
+    comes_in,
     describe,
     holds_own_caches,
     known_cache,
@@ -22,7 +24,6 @@ from kvlint.checks.receivers import (
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Finding, Fix
-from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
 
 LENGTH_AXES = (2, -2)
@@ -46,7 +47,7 @@ class CacheSubscript(Check):
                     continue
             if cache is None or (cache.local_class is not None and cache.local_class.defines("__getitem__")):
                 continue
-            if may_be_rebuilt(use.value):
+            if may_be_rebuilt(use.value) and not comes_in(use):
                 continue
             if use.action != "load" or use.place.caught & {"TypeError", "Exception"}:
                 continue
@@ -66,7 +67,7 @@ class CacheSubscript(Check):
                 life=life,
                 help=replacement.help,
                 origin=cache.origin,
-                fix=model.fix if model is not None and whole else replacement.fix(facts, use.place.releases, cache),
+                fix=model.fix if model is not None and whole else replacement.fix(facts, use, cache),
             )
 
 
@@ -79,9 +80,15 @@ class Replacement:
     needs: str
     help: str
 
-    def fix(self, facts: Facts, in_force: ReleaseSet, cache: CacheObject) -> Fix | None:
-        """Unsafe where layers are asked of a cache of unknown class: one of an encoder-decoder model has none."""
-        if self.node is None or not in_force <= facts.timeline.compare(">=", self.needs):
+    def fix(self, facts: Facts, use: SubscriptUse, cache: CacheObject) -> Fix | None:
+        """Unsafe where layers are asked of a cache of unknown class: one of an encoder-decoder model has none.
+
+        None where something is taken off the length of a cache that the library hands over: it is empty at first, where
+        None was, and has a length that the expression was not written for.
+        """
+        if self.node is None or not use.place.releases <= facts.timeline.compare(">=", self.needs):
+            return None
+        if cache.source not in ("output", "constructed") and is_lowered(facts, self.node):
             return None
         start, end = facts.span(self.node)
         if has_comment(facts.text[start:end]):
@@ -89,6 +96,18 @@ class Replacement:
         sure = cache.cls != CACHE or self.needs == "4.36"
         applicability = Applicability.SAFE if sure else Applicability.UNSAFE
         return Fix(f"Replace with `{self.text}`", applicability, (minimal(facts.text, start, end, self.text),))
+
+
+def is_lowered(facts: Facts, node: ast.expr) -> bool:
+    """True where the expression stands in front of a minus sign: ``past[0][0].shape[2] - n``."""
+    tree = tree_of(facts)
+    inner: ast.AST = node
+    outer = tree.parent(node)
+    while isinstance(outer, (ast.BinOp, ast.Call)) and inner is not getattr(outer, "func", None):
+        if isinstance(outer, ast.BinOp) and isinstance(outer.op, ast.Sub) and outer.left is inner:
+            return True
+        inner, outer = outer, tree.parent(outer)
+    return False
 
 
 def replacement_of(

@@ -82,10 +82,13 @@ def key_node(facts: Facts, argument: Argument) -> ast.AST:
 
 
 def ignored_keywords(facts: Facts, use: CallUse, cls: str) -> dict[str, ReleaseSet]:
-    """Keywords of the call that only ``**kwargs`` takes, by release; constructors of 4.54 and 4.55 pass them on."""
+    """Keywords of the call that only ``**kwargs`` takes, by release; constructors of 4.54 and 4.55 pass them on.
+
+    A constructor that takes nothing else only says where its class has gone (``SinkCache`` in ``cache_utils.py`` of 4.57.6).
+    """
     found: dict[str, ReleaseSet] = {}
     for releases, signature in facts.timeline.signatures(cls):
-        if not signature.accepts_kwargs or signature.accepts_args:
+        if not signature.accepts_kwargs or signature.accepts_args or len(signature.parameters) == 1:
             continue
         for argument in sure_arguments(use):
             if signature.parameter(argument.name) is None:

@@ -10,11 +10,12 @@ from dataclasses import replace
 from kvlint.analysis.facts import Facts, TestUse
 from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
+from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import CacheObject, Certainty, cache_of
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import Scope, tree_of
-from kvlint.checks.library_calls import LibraryCalled, library_called, without_made_cache
+from kvlint.checks.library_calls import LibraryCalled, class_names, library_called, without_made_cache
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal
@@ -31,6 +32,7 @@ MEDIA_WORK = re.compile(
 DECIDES_OTHERWISE = (
     "get_seq_length",
     "cache_position",
+    "has_previous_state",
     "is_first_iteration",
     "_seen_tokens",
     "seen_tokens",
@@ -54,9 +56,10 @@ class CacheAsDecodeFlag(Check):
         for use in (*facts.tests, *flags(facts)):
             cache = cache_of(use.value, Certainty.PROVEN) or from_kwargs(facts, use)
             function = use.place.function
-            if cache is None or cache.source != "hook" or function is None or function.name not in HOOKS:
+            name = hook_name(facts, function)
+            if cache is None or cache.source != "hook" or not name:
                 continue
-            if not isinstance(use.owner_node, (ast.If, ast.IfExp)) or not decides_first_step(facts, use, function.name):
+            if not isinstance(use.owner_node, (ast.If, ast.IfExp)) or not decides_first_step(facts, use, name):
                 continue
             life = releases_of(facts.timeline, "empty-cache-first-step")
             if use.kind == "truth":
@@ -70,21 +73,37 @@ class CacheAsDecodeFlag(Check):
                     "`generate` passes an empty cache on the first step too {when}: this test does not tell the first step from later ones",
                     releases=wrong,
                     life=life,
-                    help="ask the cache: `cache is not None and cache.get_seq_length() > 0`",
+                    help=f"ask the cache: `cache is not None and {question_of(facts, use)[1].format('cache')}`",
                     origin=cache.origin,
                     fix=fix_of(facts, use, cache),
                 )
 
 
+def hook_name(facts: Facts, function: FunctionInfo | None) -> str:
+    """The hook of ``generate`` that a function is, also one that is put in its place under another name; "" for others."""
+    if function is None or function.name in HOOKS:
+        return function.name if function is not None else ""
+    item = next((item for item in library_called(facts) if item.info.node is function.node), None)
+    return "" if item is None or item.role not in ("model", "prepare") else HOOKS[item.role == "model"]
+
+
 def from_kwargs(facts: Facts, use: TestUse) -> CacheObject | None:
     """The cache that a condition reads from the ``**kwargs`` of a function that the library calls with one."""
-    node = use.subject
     function = use.place.function
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "get":
+    if function is None or function.node.args.kwarg is None:
         return None
-    if function is None or function.node.args.kwarg is None or path_of(node.func.value) != function.node.args.kwarg.arg:
+    node: ast.AST | None = use.subject
+    if isinstance(node, ast.Name):
+        bindings = tree_of(facts).scope(function.node).bindings.get(node.id, [])
+        node = bindings[0].value if len(bindings) == 1 else None
+    kwargs = function.node.args.kwarg.arg
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("get", "pop"):
+        holder, given = node.func.value, node.args[0] if node.args else None
+    elif isinstance(node, ast.Subscript):
+        holder, given = node.value, node.slice
+    else:
         return None
-    key = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+    key = given.value if isinstance(given, ast.Constant) and path_of(holder) == kwargs else None
     for item in library_called(facts):
         if item.info.node is function.node and item.role in ("model", "prepare") and isinstance(key, str):
             when = item.names.get(key, NO_RELEASE)
@@ -264,6 +283,17 @@ def drops_media(node: ast.AST) -> bool:
     return False
 
 
+def question_of(facts: Facts, use: TestUse) -> tuple[str, str]:
+    """How to ask a cache whether it is empty, and whether it holds something: one of linear layers alone has no length."""
+    function = use.place.function
+    owner = function.owner if function is not None else None
+    bases = owner.foreign_bases() if owner is not None else ()
+    linear = any("cache_params" in class_names(facts, base) for base in bases if base.startswith("transformers."))
+    if linear or (function is not None and function.parameter("cache_params") is not None):
+        return "not {0}.has_previous_state()", "{0}.has_previous_state()"
+    return "{0}.get_seq_length() == 0", "{0}.get_seq_length() > 0"
+
+
 def fix_of(facts: Facts, use: TestUse, cache: CacheObject) -> Fix | None:
     """Asks for the length as well."""
     if (
@@ -276,15 +306,17 @@ def fix_of(facts: Facts, use: TestUse, cache: CacheObject) -> Fix | None:
     if has_comment(facts.text[start:end]):
         return None
     name = facts.source(use.subject)
-    if use.kind == "is-none":
-        text = f"{name} is None or {name}.get_seq_length() == 0"
-    else:
-        text = f"{name} is not None and {name}.get_seq_length() > 0"
+    empty, filled = (words.format(name) for words in question_of(facts, use))
+    text = f"{name} is None or {empty}" if use.kind == "is-none" else f"{name} is not None and {filled}"
     owner = use.owner_node
     assert isinstance(owner, (ast.If, ast.IfExp))
     if owner.test is not use.node:
         text = f"({text})"
     since = facts.timeline.matching(">=5.0")
+    if "has_previous_state" in filled:
+        since = releases_of(facts.timeline, "has-previous-state-method")
+        if not use.place.releases <= since:
+            return None
     safe = use.place.releases <= since and cache.when & ReleaseSet(use.place.releases.bits) == use.place.releases
     return Fix(
         "Ask for the length",

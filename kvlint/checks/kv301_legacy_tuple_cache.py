@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import keeps_own_format
 from kvlint.analysis.values import LegacyCache
 from kvlint.behaviour import releases_of
@@ -13,8 +14,9 @@ from kvlint.checks.base import Check
 from kvlint.checks.bindings import FUNCTIONS, position, tree_of
 from kvlint.checks.call_targets import Argument, Target, arguments_of, target_of
 from kvlint.checks.kv304_singular_cache_keyword import wrong_releases
-from kvlint.checks.legacy_values import describe_legacy, is_legacy, is_pairs
+from kvlint.checks.legacy_values import built_beside, describe_legacy, is_legacy, is_pairs
 from kvlint.checks.library_calls import OTHER_FRAMEWORKS
+from kvlint.checks.tuple_models import tuple_model
 from kvlint.findings import Applicability, Edit, Finding, Fix
 from kvlint.rewriting import has_comment
 
@@ -32,7 +34,7 @@ class LegacyTupleCache(Check):
     def findings(self, facts: Facts) -> Iterator[Finding]:
         for use in facts.calls:
             for item in arguments_of(use):
-                if item.name not in KEYWORDS or not is_built(use, item):
+                if item.name not in KEYWORDS or not is_built(facts, use, item):
                     continue
                 target = target_of(facts, use)
                 if target is None or target.role == "mask" or (target.role == "output" and not in_model(facts, use)):
@@ -43,15 +45,19 @@ class LegacyTupleCache(Check):
         life = releases_of(facts.timeline, "legacy-tuple-refused")
         if target.role in ("model", "layer", "attention"):
             life -= wrong_releases(facts, target.role, item.name)  # what nobody reads raises nothing
+        beside = built_beside(item.value) if not is_legacy(item.value) else ()
         wrong = life & use.place.releases
         error = "ValueError" if target.role == "generate" else "AttributeError"
         if not wrong or use.place.caught & {error, "Exception"}:
             return
-        what = describe_legacy(item.value)
+        what = describe_legacy(beside or item.value)
         if target.role == "output":
             message = f"{what} is returned as the cache: the next step raises {error} {{when}}, it needs a cache object"
+        elif beside:
+            message = f"{target.shown} gets {what} as its cache on one path: {error} {{when}}"
         else:
             message = f"{target.shown} gets {what} as its cache: {error} {{when}}"
+        model = tuple_model(facts, use.place.function) if target.role == "output" else None
         yield self.finding(
             facts,
             item.keyword,
@@ -61,12 +67,14 @@ class LegacyTupleCache(Check):
             life=life,
             help="`DynamicCache(pairs)` takes one (keys, values) pair for each layer (4.56 and newer); encoder-decoder "
             "models need `EncoderDecoderCache(DynamicCache(self_pairs), DynamicCache(cross_pairs))`",
-            fix=wrap(facts, use, item, target),
+            fix=model.fix if model is not None else wrap(facts, use, item, target),
         )
 
 
-def is_built(use: CallUse, item: Argument) -> bool:
+def is_built(facts: Facts, use: CallUse, item: Argument) -> bool:
     """True for a tuple or list that the code makes; what an annotation or a test merely promises may be None as well."""
+    if built_beside(item.value) and not made_here(facts, use, item.keyword.value):
+        return True
     if not is_legacy(item.value) or any(
         isinstance(atom, LegacyCache) and atom.built in PROMISED for atom in item.value
     ):
@@ -76,6 +84,31 @@ def is_built(use: CallUse, item: Argument) -> bool:
         parameter = use.place.function.parameter(node.id)
         return parameter is None or parameter.annotation is None
     return True
+
+
+def made_here(facts: Facts, use: CallUse, node: ast.expr) -> bool:
+    """True where the function of a call may itself have made pairs of a cache, for a case that it knows of."""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    around = use.place.function.node if use.place.function is not None else facts.tree
+    if around is None or not name:
+        return True
+    for statement in walk(around):
+        if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            named = any(getattr(target, "attr", getattr(target, "id", "")) == name for target in targets)
+            if named and isinstance(statement.value, BUILDERS):
+                return True
+            if (
+                named
+                and isinstance(statement.value, ast.Call)
+                and getattr(statement.value.func, "id", "") in COLLECTIONS
+            ):
+                return True
+    return False
+
+
+BUILDERS = (ast.Tuple, ast.List, ast.ListComp, ast.GeneratorExp, ast.IfExp, ast.BinOp)
+COLLECTIONS = frozenset({"tuple", "list"})
 
 
 def in_model(facts: Facts, use: CallUse) -> bool:

@@ -21,6 +21,7 @@ from kvlint.checks.cache_parameters import (
     translated_by_decorator,
 )
 from kvlint.checks.hooks import registered_hooks
+from kvlint.checks.kv211_cache_as_decode_flag import cuts_to_last, drops_media
 from kvlint.checks.library_calls import (
     CACHE_PARAMETERS,
     OLD_PARAMETERS,
@@ -29,15 +30,11 @@ from kvlint.checks.library_calls import (
     library_called,
     without_made_cache,
 )
+from kvlint.checks.library_contracts import cache_by_position
 from kvlint.findings import Applicability, Category, Finding
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 HOOK_KEYS = ("past_key_values", "past_key_value", "cache_params")
-
-
-BY_POSITION = frozenset({"GPT2Block", "DecisionTransformerGPT2Block", "ImageGPTBlock", "GPTBigCodeBlock", "GitLayer"})
-"""Layers that their models give the cache as the second argument, whatever it is called (4.57.6 and 5.24.0, the
-``modeling_*.py`` of gpt2, decision_transformer, imagegpt, gpt_bigcode and git)."""
 
 
 class UnfilledCacheParameter(Check):
@@ -51,7 +48,7 @@ class UnfilledCacheParameter(Check):
     def findings(self, facts: Facts) -> Iterator[Finding]:
         called = library_called(facts)
         wrong = {id(item): unfilled(facts, item) for item in called}
-        hit = [item for item in called if wrong[id(item)] and not filled_by_position(item)]
+        hit = [item for item in called if wrong[id(item)]]
         for item in hit:
             yield self._parameter_finding(facts, item, wrong[id(item)], hit)
         yield from self._kwargs_findings(facts, called)
@@ -116,13 +113,13 @@ class UnfilledCacheParameter(Check):
             if not by_old_name or hook.role in ("layer", "attention"):
                 names = kind_names(facts, role)
                 yield from self._key_findings(
-                    facts, hook.function, hook.place, hook.keywords, names, hook.shown.strip("`"), role
+                    facts, hook.function, hook.place, hook.keywords, names, hook.shown.strip("`"), hook.role or "model"
                 )
 
     def _key_findings(
         self,
         facts: Facts,
-        function: ast.AST,
+        function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
         place: Place,
         kwargs: str,
         names: dict[str, ReleaseSet],
@@ -141,9 +138,11 @@ class UnfilledCacheParameter(Check):
         life = NO_RELEASE
         for name in passed:
             life |= names[name]
-        only_new = place.releases <= facts.timeline.keyword_of_kind("model", "cache")
-        # Users may hand the cache to a model under the old name, which a forward of the library translates.
-        applicability = Applicability.UNSAFE if role == "model" and only_new else Applicability.SAFE
+        # Anybody may hand the cache to a model under the old name, which a forward of the library translates.
+        only_new = role != "model" and place.releases <= facts.timeline.keyword_of_kind("model", "cache")
+        body: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+        wakes = role in ("model", "prepare") and any(cuts_to_last(node) or drops_media(node) for node in body)
+        applicability = Applicability.UNSAFE if wakes else Applicability.SAFE
         fix = keys_fix(facts, function, kwargs, applicability, only_new) if passed == ["cache"] else None
         for key, node, raises in keys:
             if key not in HOOK_KEYS:
@@ -179,14 +178,16 @@ def missing(names: dict[str, ReleaseSet], accepted: set[str]) -> ReleaseSet:
     return given - taken
 
 
-def filled_by_position(item: LibraryCalled) -> bool:
-    """True for the second parameter of a layer that is handed its cache by position."""
-    owner, parameter = item.info.owner, known_parameter(item.info)
-    if owner is None or parameter is None:
-        return False
-    positional = [*item.info.node.args.posonlyargs, *item.info.node.args.args]
-    place = next((index for index, arg in enumerate(positional) if arg is parameter), -1)
-    return place == 2 and any(base.rpartition(".")[2] in BY_POSITION for base in owner.foreign_bases())
+def filled_by_position(facts: Facts, item: LibraryCalled, parameter: ast.arg) -> ReleaseSet:
+    """Releases on which the model hands the part its cache by position, at the place of this parameter after ``self``."""
+    owner, arguments = item.info.owner, item.info.node.args
+    place = [*arguments.posonlyargs, *arguments.args].index(parameter) - 1
+    classes = [*(owner.foreign_bases() if owner is not None else ()), item.replaces]
+    found = NO_RELEASE
+    for cls in classes:
+        if cls.startswith("transformers."):
+            found |= cache_by_position(facts, cls, place)
+    return found
 
 
 def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
@@ -196,6 +197,8 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
         return NO_RELEASE
     accepted = accepted_names(item.info)
     wrong = missing(dict(item.names), accepted) & item.place.releases
+    if wrong and item.role in ("layer", "attention") and parameter not in item.info.node.args.kwonlyargs:
+        wrong -= filled_by_position(facts, item, parameter)
     if not wrong or translated_by_decorator(item.info) or fills_it_itself(facts, item, parameter.arg):
         return NO_RELEASE
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts, Place
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import UNKNOWN, Mapping
@@ -219,12 +219,13 @@ def got(facts: Facts, item: LibraryDict, node: ast.expr) -> tuple[str, Category]
         return "it raises", Category.BREAKS
     if isinstance(parent, ast.BinOp):
         return "it raises", Category.BREAKS
-    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1 or not isinstance(parent.targets[0], ast.Name):
+    targets, _ = assignment(parent)
+    if len(targets) != 1 or not isinstance(targets[0], ast.Name):
         return None
-    name = parent.targets[0].id
+    name = targets[0].id
     if len(tree_of(facts).scope(item.function).bindings.get(name, ())) != 1:
         return None
-    if need_of(item.function, name, parent.targets[0]) is not None:
+    if need_of(item.function, name, targets[0]) is not None:
         return f"`{name}` is None, and the body uses it as a tensor", Category.BREAKS
     if insisted_on(item.function, name) is not None:
         return f"`{name}` is None, and a test stops every call", Category.BREAKS

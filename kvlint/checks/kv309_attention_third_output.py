@@ -14,7 +14,8 @@ from kvlint.analysis.values import ModelLayers, Unknown
 from kvlint.checks.absent_values import place_at
 from kvlint.checks.base import Check
 from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, library_called
-from kvlint.checks.part_results import returns_two, wrong_results
+from kvlint.checks.library_contracts import unpack_two
+from kvlint.checks.part_results import wrong_results
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment
@@ -210,7 +211,7 @@ def is_past(node: ast.expr) -> bool:
 def two_outputs(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     """Releases on which the layer around the module unpacks two outputs."""
     owner = item.info.owner
-    return returns_two(facts, [*(owner.foreign_bases() if owner is not None else ()), item.replaces])
+    return unpack_two(facts, [*(owner.foreign_bases() if owner is not None else ()), item.replaces])
 
 
 def drop_third(facts: Facts, value: ast.Tuple) -> Fix | None:

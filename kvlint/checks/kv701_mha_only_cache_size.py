@@ -19,10 +19,10 @@ class MhaOnlyCacheSize(Check):
     """Reports sizes and buffers of a cache that count query heads."""
 
     triggers = (
-        *("heads", "hidden_size", "n_head", "n_embd"),
+        *("heads", "head_dim", "hidden_size", "n_head", "n_embd"),
         *("llama", "Llama", "LLaMA", "qwen", "Qwen", "mistral", "Mistral", "mixtral", "Mixtral", "gemma", "Gemma"),
     )
-    also = (CACHE_WORDS,)
+    also = ((*CACHE_WORDS, "register_buffer"),)
     pattern = CACHE_SIZE
     category = Category.SILENT
 
@@ -30,9 +30,19 @@ class MhaOnlyCacheSize(Check):
         if facts.kind == PROSE:
             yield from self.prose(facts)
         for record in size_records(facts):
-            if record.kind not in ("heads", "hidden"):
+            if record.kind not in ("heads", "hidden", "none"):
                 continue
             place = place_of(facts, record)
+            if record.kind == "none":
+                yield self.finding(
+                    facts,
+                    record.node,
+                    place,
+                    f"This counts one head a layer: {record.reason}",
+                    releases=place.releases,
+                    help="multiply by `num_key_value_heads`",
+                )
+                continue
             what = (
                 "`hidden_size` stands for all query heads" if record.kind == "hidden" else "This counts the query heads"
             )

@@ -24,13 +24,14 @@ class MlaCacheSize(Check):
         for record in size_records(facts):
             place = place_of(facts, record)
             wrong = place.releases & latent
-            if record.kind != "mla" or not wrong:
+            if record.kind not in ("mla", "latent") or not wrong:
                 continue
+            what = "keys and values of every head" if record.kind == "mla" else "the latent twice"
             yield self.finding(
                 facts,
                 record.node,
                 place,
-                "This counts keys and values of every head, but the model caches one latent per token {when}",
+                f"This counts {what}, but the model caches one latent per token {{when}}",
                 releases=wrong,
                 life=latent,
                 help="the cache holds `kv_lora_rank + qk_rope_head_dim` numbers per token and layer",

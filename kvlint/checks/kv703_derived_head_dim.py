@@ -18,7 +18,7 @@ class DerivedHeadDim(Check):
     """Reports ``hidden_size // num_attention_heads`` of any model's configuration in the size of a cache."""
 
     triggers = ("hidden_size",)
-    also = (("num_attention_heads",), CACHE_WORDS)
+    also = (("num_attention_heads",), (*CACHE_WORDS, "key_value_heads"))
     pattern = CACHE_SIZE
     category = Category.SILENT
 
@@ -39,13 +39,18 @@ class DerivedHeadDim(Check):
             )
 
 
+def is_config(base: str) -> bool:
+    """True for ``config``, ``self.text_config`` and the like: an object of the model's own may share a field's name, not mean it."""
+    return base.rpartition(".")[2].lower().endswith(("config", "cfg", "conf"))
+
+
 def fix_of(facts: Facts, record: SizeRecord) -> Fix | None:
     """``getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads``."""
 
     node = record.node
     if not isinstance(node, ast.BinOp):
         return None
-    base = config_base(facts, node.left)
+    base = next((base for part in (node.left, node.right) if is_config(base := config_base(facts, part))), "")
     value = getattr(record.statement, "value", None)
     if not base or value is not node:
         return None

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from kvlint.analysis.values import Items, LegacyCache, NoneValue, Sequence, Value
+from kvlint.analysis.values import CacheObject, Items, LegacyCache, NoneValue, Sequence, Value
 
 
 def is_legacy(value: Value) -> bool:
     """True where every alternative but None is a tuple or list: nothing that has the methods of a cache."""
     kinds = [atom for atom in value if not isinstance(atom, NoneValue)]
     return bool(kinds) and all(isinstance(atom, (LegacyCache, Items, Sequence)) for atom in kinds)
+
+
+def built_beside(value: Value) -> Value:
+    """The collections of pairs that code built, where the other alternatives are caches: some path leads to each."""
+    if not all(isinstance(atom, (CacheObject, Items, Sequence, NoneValue)) for atom in value):
+        return ()
+    built = tuple(atom for atom in value if isinstance(atom, (Items, Sequence)) and is_pairs((atom,)))
+    return built if any(isinstance(atom, CacheObject) for atom in value) else ()
 
 
 def is_pairs(value: Value) -> bool:

@@ -124,7 +124,7 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
     if place.member == "prepare_inputs_for_generation":
         names = class_names(facts, place.target, place.member) or kind_names(facts, "model")
         return LibraryCalled(info, where, "prepare", names, shown)
-    names = class_names(facts, place.target)
+    names = with_successor(facts, place.target, kind, class_names(facts, place.target))
     known = facts.timeline.class_kind(facts.timeline.canonical(place.target) or place.target)
     if names and known in ("model", "layer", "attention"):
         kind = known
@@ -135,6 +135,16 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
     else:
         names = kind_names(facts, kind)
     return LibraryCalled(info, where, kind, names, shown, is_encoder_family(short))
+
+
+def with_successor(facts: Facts, target: str, kind: str, names: dict[str, ReleaseSet]) -> dict[str, ReleaseSet]:
+    """The keywords of a class, and of what stands in its place on the releases that no longer have it."""
+    gone = facts.timeline.all - facts.timeline.importable(target)
+    if not names or not gone:
+        return names
+    return either(
+        names, {name: releases & gone for name, releases in kind_names(facts, kind).items() if releases & gone}
+    )
 
 
 def class_names_of_library(facts: Facts) -> frozenset[str]:
@@ -188,8 +198,26 @@ def _methods(facts: Facts) -> Iterator[LibraryCalled]:
             yield LibraryCalled(info, reached(facts, info, use.place), "prepare", _prepare_names(facts, owner), shown)
         elif info.name == "forward" and not filled_by_prepare(info):
             role, names, encoder = _class_role(facts, owner)
-            if role and not _called_by_the_file(facts, owner):
+            if role and not _called_by_the_file(facts, owner) and not _passed_through(facts, info, owner):
                 yield LibraryCalled(info, reached(facts, info, use.place), role, names, shown, encoder)
+
+
+def _passed_through(facts: Facts, info: FunctionInfo, owner: ClassInfo) -> bool:
+    """True for an attention that a layer of the library holds, which hands on the keywords that the project calls it with."""
+    names = {arg.arg for arg in info.parameters()} & set(CACHE_PARAMETERS)
+    for use in facts.classes:
+        held = any(atom.info is owner for value in use.info.attributes.values() for atom in of_type(value, Instance))
+        if held and names & use.info.given and use.info.method("forward") is None:
+            bases = [base for base in use.info.foreign_bases() if base.startswith("transformers.")]
+            if any("**kwargs" in keywords for base in bases for _, keywords in forward_keywords(facts, base)[-1:]):
+                return True
+    return False
+
+
+def forward_keywords(facts: Facts, qualified: str) -> tuple[tuple[ReleaseSet, tuple[str, ...]], ...]:
+    """The keywords of a class's ``forward`` by release, the newest last (``Timeline.forward_keywords``)."""
+    dated = facts.timeline.forward_keywords(facts.timeline.canonical(qualified) or qualified)
+    return tuple(sorted(dated, key=lambda item: item[0].oldest))
 
 
 def reached(facts: Facts, info: FunctionInfo, place: Place) -> Place:

@@ -11,6 +11,7 @@ from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.absent_values import place_at
+from kvlint.checks.library_contracts import layer_positions, no_longer_called
 from kvlint.checks.receivers import cache_class
 from kvlint.releases import ReleaseSet
 
@@ -60,7 +61,7 @@ def one_state(facts: Facts, definition: FunctionUse) -> Iterator[Misfit]:
         definition.info.node,
         definition.info.name,
         definition.place,
-        releases_of(facts.timeline, "layer-init-two-states"),
+        layer_positions(facts, "lazy_initialization", 2),
         "`lazy_initialization` is called with keys and values {when}: TypeError, this one takes one of them",
         "take `key_states, value_states`; on older releases the values are not passed: `value_states=None`",
     )
@@ -100,7 +101,7 @@ def old_limit(facts: Facts, definition: FunctionUse) -> Iterator[Misfit]:
         definition.info.node,
         definition.info.name,
         definition.place,
-        releases_of(facts.timeline, "max-cache-shape-uncalled"),
+        no_longer_called(facts, OLD_LIMIT),
         f"nothing calls `{OLD_LIMIT}` {{when}}: the library asks `{NEW_LIMIT}()`, which is inherited here",
         f"override `{NEW_LIMIT}` as well",
         silent=True,

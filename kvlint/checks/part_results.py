@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import Instance, LocalFunction, Member, Model, SuperObject, Symbol, of_type
-from kvlint.behaviour import attention_families, layer_tensors, releases_of
 from kvlint.checks.absent_values import place_at
 from kvlint.checks.bindings import position, tree_of
-from kvlint.releases import NO_RELEASE, ReleaseSet
+from kvlint.checks.library_contracts import returns_alone, returns_two
+from kvlint.releases import ReleaseSet
 
 CALLS = ("forward", "__call__")
 
@@ -41,11 +41,9 @@ def wrong_results(facts: Facts) -> Iterator[WrongResult]:
         role = facts.timeline.class_kind(facts.timeline.canonical(cls) or cls)
         short = cls.rpartition(".")[2]
         if role == "attention" and "attention" not in replaced:
-            yield from attention_result(facts, use, short, returns_two(facts, [cls]))
+            yield from attention_result(facts, use, short, returns_two(facts, cls))
         elif role == "layer" and "layer" not in replaced:
-            releases = layer_tensors().get(short)
-            if releases:
-                yield from layer_result(facts, use, short, facts.timeline.matching(releases))
+            yield from layer_result(facts, use, short, returns_alone(facts, cls))
 
 
 def called_class(facts: Facts, use: CallUse) -> str:
@@ -82,17 +80,6 @@ def replaced_kinds(facts: Facts) -> set[str]:
             for symbol in of_type(use.value, Symbol):
                 found.add(facts.timeline.class_kind(facts.timeline.canonical(symbol.name) or symbol.name) or "")
     return found
-
-
-def returns_two(facts: Facts, names: list[str]) -> ReleaseSet:
-    """Releases on which attention modules of these classes return two outputs, and layers unpack two."""
-    families = attention_families()
-    named = [base.split(".")[2] for base in names if base.startswith("transformers.models.") and base.count(".") >= 4]
-    if any(family in families.other for family in named):
-        return NO_RELEASE
-    if any(family in families.early for family in named):
-        return releases_of(facts.timeline, "attention-two-outputs-early")
-    return releases_of(facts.timeline, "attention-two-outputs")
 
 
 def attention_result(facts: Facts, use: CallUse, short: str, life: ReleaseSet) -> Iterator[WrongResult]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kvlint.analysis.facts import AttributeUse, Facts
+from kvlint.analysis.facts import AttributeUse, Facts, SubscriptUse
 from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, library_of
 from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.nodes import assignment, walk
@@ -362,10 +362,25 @@ def is_call_of_own_cache(node: ast.AST) -> bool:
     return pair and looks_like_cache(last_name(item.value))
 
 
+def comes_in(use: SubscriptUse) -> bool:
+    """True for an attribute that the function reads as others have left it: a cache from one, pairs from another."""
+    node, function = use.node.value, use.place.function
+    if not isinstance(node, ast.Attribute) or function is None or cache_of(use.value, Certainty.PROVEN) is None:
+        return False
+    return not any(
+        isinstance(other, ast.Attribute)
+        and other.attr == node.attr
+        and isinstance(other.ctx, ast.Store)
+        and (other.lineno, other.col_offset) < (node.lineno, node.col_offset)
+        for other in walk(function.node)
+    )
+
+
 def may_be_rebuilt(value: Value) -> bool:
     """True where the code itself may have put a collection of its own in the cache's place; one of Nones is a start."""
+    proven = cache_of(value, Certainty.PROVEN) is not None
     for atom in value:
-        if isinstance(atom, LegacyCache):
+        if isinstance(atom, LegacyCache) and not (proven and atom.built == "annotation"):
             return True
         if isinstance(atom, (Items, Sequence)):
             items = atom.items if isinstance(atom, Items) else (atom.item,)

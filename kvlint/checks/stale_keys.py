@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.absent_values import place_at
 from kvlint.checks.bindings import position, tree_of
@@ -65,17 +65,17 @@ def updated_dicts(function: ast.AST) -> Iterator[tuple[str, tuple[int, int]]]:
     """Paths that get what ``_update_model_kwargs_for_generation`` returns, and where the first time."""
     seen: set[str] = set()
     for node in walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call):
-            func, path = node.value.func, path_of(node.targets[0])
+        targets, value = assignment(node)
+        if len(targets) == 1 and isinstance(value, ast.Call):
+            func, path = value.func, path_of(targets[0])
             if isinstance(func, ast.Attribute) and func.attr == GENERATION_STEP and path and path not in seen:
                 seen.add(path)
-                yield path, position(node.value)
+                yield path, position(value)
 
 
 def reads_itself(facts: Facts, node: ast.expr, path: str, key: str) -> bool:
     """True for ``d[key] = reorder(d[key])``: it puts nothing there that was not there."""
-    statement = tree_of(facts).parent(node)
-    value = statement.value if isinstance(statement, ast.Assign) else None
+    _, value = assignment(tree_of(facts).parent(node))
     return value is not None and any(
         isinstance(one, ast.Subscript) and path_of(one.value) == path and is_key(one.slice, key) for one in walk(value)
     )
@@ -158,7 +158,5 @@ def in_display(node: ast.Dict, key: str) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def puts_none(facts: Facts, node: ast.expr) -> bool:
-    statement = tree_of(facts).parent(node)
-    return isinstance(statement, ast.Assign) and (
-        isinstance(statement.value, ast.Constant) and statement.value.value is None
-    )
+    _, value = assignment(tree_of(facts).parent(node))
+    return isinstance(value, ast.Constant) and value.value is None

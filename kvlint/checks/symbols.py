@@ -140,6 +140,10 @@ def unreported(facts: Facts, canonical: str, reported: Sequence[SymbolReference]
     return found
 
 
+MAX_ALIASES = 16
+"""Names that one import gives to the same class, at most, where it is rewritten."""
+
+
 class ClassRewrite:
     """Rewrites every mention of one class in a region."""
 
@@ -160,6 +164,12 @@ class ClassRewrite:
         if not self._all_mentions_known(bound) or (self.old in bound and self._new_name_is_taken()):
             return None
         edits: list[Edit] = []
+        imported: dict[int, list[ImportUse]] = {}
+        for item in self.same:
+            if isinstance(item.use, ImportUse):
+                imported.setdefault(id(item.use.statement), []).append(item.use)
+        if any(len(uses) > MAX_ALIASES for uses in imported.values()):
+            return None
         for item in self.same:
             made = self._import_edit(item.use) if isinstance(item.use, ImportUse) else self._use_edits(item)
             if made is None:

@@ -17,6 +17,7 @@ HEADS = (
 CACHE_SIZE = (
     r"(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|"
     r"cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|"
-    r"kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\wcache)\s*="
+    r"kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\wcache)\s*=|"
+    r"def \w*cache|key_value_heads|register_buffer"
 )
 """A number that sizes a cache stands near one of these, or is handed to a model as its past."""

@@ -18,7 +18,9 @@ from pathlib import Path
 from kvlint.discovery import ignore_files_above, is_ignored, read_ignore_file
 from kvlint.engine.link import Project
 from kvlint.engine.lower import lower
-from kvlint.engine.units import Unit
+from kvlint.engine.store import Store, Units, state_of
+from kvlint.engine.units import ALONE, Surroundings, Unit
+from kvlint.fingerprint import digest
 from kvlint.roots import project_root
 
 WORTH_LOWERING = re.compile(
@@ -36,20 +38,51 @@ LIBRARY = "transformers"
 
 @dataclass(slots=True)
 class Index:
-    """The projects of a run, each read once. *buffers* are contents that differ from those on disk."""
+    """The projects of a run, each read once. *buffers* are contents that differ from those on disk.
+
+    *memory* holds what was lowered, by path with the digest of the content; it may outlive the index. *folder* is where
+    that is kept from one run to the next, "" for nowhere.
+    """
 
     buffers: dict[str, bytes] = field(default_factory=dict)
     projects: dict[str, Project] = field(default_factory=dict)
+    memory: Units | None = None
+    folder: str = ""
+    _known: dict[str, dict[str, Surroundings]] = field(default_factory=dict)
+
+    def surroundings(self, root: str, path: str) -> Surroundings:
+        """What the project at *root* says about a file of it."""
+        if root not in self._known:
+            self._known[root] = self._all_surroundings(root)
+        return self._known[root].get(path, ALONE)
+
+    def _all_surroundings(self, root: str) -> dict[str, Surroundings]:
+        if not self.folder or self.buffers:
+            project = self.project(root)
+            return {path: project.surroundings(path) for path in project.units}
+        store = Store(self.folder, root)
+        state = state_of({path: self._data(path) for path in self._files(root)})
+        kept = store.surroundings(state)
+        if not kept:
+            self.memory = store.units()
+            project = self.project(root)
+            kept = {path: project.surroundings(path) for path in project.units}
+            store.keep({path: item for path, item in self.memory.items() if path in project.units}, state, kept)
+        return kept
 
     def project(self, root: str) -> Project:
         """The project at *root*."""
         if root not in self.projects:
-            limit = MAX_FILES if project_root(root) is not None else MAX_LOOSE_FILES
-            files = list(itertools.islice(python_files(root), limit + 1))
-            if len(files) > limit:
-                files = [path for path in files if os.path.dirname(path) == root] if limit == MAX_LOOSE_FILES else []
-            self.projects[root] = Project(root, self._units(files))
+            self.projects[root] = Project(root, self._units(self._files(root)))
         return self.projects[root]
+
+    def _files(self, root: str) -> list[str]:
+        """The Python files of a project; of one that is too big, none, or those of the folder."""
+        limit = MAX_FILES if project_root(root) is not None else MAX_LOOSE_FILES
+        files = list(itertools.islice(python_files(root), limit + 1))
+        if len(files) <= limit:
+            return files
+        return [path for path in files if os.path.dirname(path) == root] if limit == MAX_LOOSE_FILES else []
 
     def _units(self, files: list[str]) -> dict[str, Unit]:
         """The units of the files that say something of interest, of those that they import from, and of their callers."""
@@ -92,7 +125,16 @@ class Index:
         """The unit of a file; None for one that says nothing of interest (not *anyway*), or that cannot be parsed."""
         data = self._data(path)
         wanted = anyway or os.path.basename(path) == "__init__.py" or WORTH_LOWERING.search(data) is not None
-        return lowered(path, data) if wanted and len(data) <= MAX_BYTES else None
+        return self._remembered(path, data) if wanted and len(data) <= MAX_BYTES else None
+
+    def _remembered(self, path: str, data: bytes) -> Unit | None:
+        """The unit of a file with this content."""
+        if self.memory is None:
+            return lowered(path, data)
+        name = digest(data)
+        if self.memory.get(path, ("", None))[0] != name:
+            self.memory[path] = (name, lowered(path, data))
+        return self.memory[path][1]
 
 
 def python_files(root: str) -> Iterator[str]:
@@ -128,11 +170,14 @@ IMPORTED = re.compile(rb"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[
 
 
 def names_that_speak(units: Iterable[Unit]) -> dict[bytes, set[bytes]]:
-    """By the name of a module: its functions whose code speaks of caches. What calls them may say what they are given."""
+    """By the name of a module: its functions, and its classes with methods, whose code speaks of caches.
+
+    What calls them may say what they are given, or use what they give.
+    """
     found: dict[bytes, set[bytes]] = {}
     for unit in units:
         stem = os.path.splitext(os.path.basename(unit.path))[0].encode()
-        names = {item.name.encode() for item in unit.functions if item.speaks and not item.owner}
+        names = {(item.owner or item.name).encode() for item in unit.functions if item.speaks}
         if names:
             found.setdefault(stem, set()).update(names)
     return found
@@ -159,7 +204,7 @@ def copy_around(folder: str, root: str) -> str:
     current = folder
     while len(current) > len(root):
         parent = os.path.dirname(current)
-        if os.path.basename(current) == LIBRARY and os.path.exists(os.path.join(current, "modeling_utils.py")):
+        if os.path.basename(current) == LIBRARY and version_of_copy(current):
             return "" if parent in (root, os.path.join(root, "src")) else current
         current = parent
     return ""
@@ -177,8 +222,8 @@ def version_of_copy(package: str) -> str:
 
 
 def is_library_copy(folder: str, names: set[str]) -> bool:
-    """True for a folder that holds the package transformers itself."""
-    return os.path.basename(folder) == LIBRARY and {"__init__.py", "modeling_utils.py"} <= names
+    """True for a folder that holds the package transformers itself; subpackages of others are called so, too."""
+    return os.path.basename(folder) == LIBRARY and "__init__.py" in names and bool(version_of_copy(folder))
 
 
 def lowered(path: str, data: bytes) -> Unit | None:

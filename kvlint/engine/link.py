@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,6 +40,11 @@ def level(target: str) -> int:
     return 4 if "For" in name or "LMHead" in name else 3
 
 
+def elsewhere(counts: Counter[str], own: frozenset[str]) -> tuple[str, ...]:
+    """The words that another file has, sorted: those that this one alone has are left out."""
+    return tuple(sorted(word for word, count in counts.items() if count > (word in own)))
+
+
 @dataclass(frozen=True, slots=True)
 class Thing:
     """What a name means: *kind* is library, class, function or module.
@@ -59,6 +65,9 @@ class Project:
     units: Mapping[str, Unit]
     _imports: dict[str, dict[str, list[Import]]] = field(default_factory=dict, repr=False)
     _aliases: dict[str, dict[str, list[Shape]]] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[str, str, str], list[Thing]] = field(default_factory=dict, repr=False)
+    _asked: set[tuple[str, str, str]] = field(default_factory=set, repr=False)
+    """The names whose meaning is being looked up: those of `_known`."""
 
     @cached_property
     def functions(self) -> dict[tuple[str, str], FunctionHead]:
@@ -123,6 +132,20 @@ class Project:
         return [thing for item in found for thing in self._member(item, rest, steps)]
 
     def _root(self, path: str, name: str, scope: str, steps: int) -> list[Thing]:
+        """What a plain name means; a name that stands for itself means nothing. Answers to whole questions are kept."""
+        key = (path, name, scope)
+        if key in self._known:
+            return self._known[key]
+        if key in self._asked:
+            return []
+        self._asked.add(key)
+        found = self._look_up(path, name, scope, steps)
+        self._asked.remove(key)
+        if not self._asked:
+            self._known[key] = found
+        return found
+
+    def _look_up(self, path: str, name: str, scope: str, steps: int) -> list[Thing]:
         while True:
             qualified = f"{scope}.{name}" if scope else name
             if (path, qualified) in self.functions:
@@ -325,7 +348,9 @@ class Project:
         found: list[str] = []
         for word in put.asked:
             if word.startswith('"'):
-                found.append(word.strip('"'))
+                name = word.strip('"')
+                if name.isidentifier() and name != name.lower():  # of a class; `"__main__"` is none
+                    found.append(name)
                 continue
             found += [thing.name for thing in self.meaning(path, word, put.function) if thing.kind == "library"]
         return found
@@ -408,7 +433,18 @@ class Project:
             tuple(key for key in self.handed if key[0] in inside),
             self.shims,
             self._called_on_caches(inside),
+            elsewhere(self._keywords, self.units[path].keywords) if path in self.units else (),
+            elsewhere(self._taken, self.units[path].taken) if path in self.units else (),
         )
+
+    @cached_property
+    def _keywords(self) -> Counter[str]:
+        """In how many files a keyword is written."""
+        return Counter(word for unit in self.units.values() for word in unit.keywords)
+
+    @cached_property
+    def _taken(self) -> Counter[str]:
+        return Counter(word for unit in self.units.values() for word in unit.taken)
 
     def _called_on_caches(self, inside: frozenset[str]) -> tuple[str, ...]:
         """Names of methods of the cache classes in these files that some file of the project calls, sorted."""

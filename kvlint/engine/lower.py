@@ -13,6 +13,8 @@ from kvlint.engine.units import UNKNOWN_SHAPE, ClassHead, FunctionHead, Import, 
 
 SPEAKS = re.compile(r"(?i)past|cache|key_value|kv|present|hidden_states|input_ids")
 GIVEN = re.compile(r"(?i)past|cache|key_value|kv|present|out(put)?s?$|pairs|memory")
+CACHE_KEYWORDS = frozenset({"cache", "past_key_values", "past_key_value", "cache_params", "layer_past", "past"})
+"""Names under which caches are handed over, today or on older releases."""
 PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
@@ -36,6 +38,13 @@ def lower(path: str, text: str, tree: ast.Module) -> Unit:
         frozenset(lowering.called),
         frozenset(lowering.given),
         len(text),
+        frozenset(lowering.keywords),
+        frozenset(
+            name
+            for item in lowering.functions
+            if item.owner and item.name == "forward"
+            for name in CACHE_KEYWORDS.intersection(item.parameters)
+        ),
     )
 
 
@@ -120,6 +129,7 @@ class Lowering:
         self.puts: list[Put] = []
         self.called: set[str] = set()
         self.given: set[str] = set()
+        self.keywords: set[str] = set()
         self._scope = ""
         self._function = ""
         self._owner = ""
@@ -222,13 +232,18 @@ class Lowering:
         for item in ast.walk(node):
             if isinstance(item, ast.Call):
                 self._call(item)
-                self._keys.update((keyword.arg, None) for keyword in item.keywords if keyword.arg)
+                given = [keyword.arg for keyword in item.keywords if keyword.arg]
+                self._keys.update(dict.fromkeys(given))
+                called = dotted(item.func).rpartition(".")[2] or getattr(item.func, "attr", "")
+                self.keywords.update(f"{called} {name}" for name in CACHE_KEYWORDS.intersection(given))
             elif isinstance(item, ast.Dict):
-                keys = (key.value for key in item.keys if isinstance(key, ast.Constant))
-                self._keys.update((key, None) for key in keys if isinstance(key, str))
+                keys = [text_of(key) for key in item.keys if key is not None]
+                self._keys.update((key, None) for key in keys if key)
+                self.keywords.update(CACHE_KEYWORDS.intersection(keys))
             elif isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
-                if isinstance(item.slice, ast.Constant) and isinstance(item.slice.value, str):
-                    self._keys[item.slice.value] = None
+                if key := text_of(item.slice):
+                    self._keys[key] = None
+                    self.keywords.update(CACHE_KEYWORDS & {key})
 
     def _call(self, node: ast.Call) -> None:
         name = dotted(node.func)

@@ -87,6 +87,10 @@ class Unit:
     given: frozenset[str] = frozenset()
     """Of *called*: those that are given something whose name speaks of caches."""
     size: int = 0
+    keywords: frozenset[str] = frozenset()
+    """``forward past_key_values``: what is called with which name of a cache; of a dict with such a key, the key alone."""
+    taken: frozenset[str] = frozenset()
+    """Names of caches that methods called ``forward`` take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,8 @@ class Surroundings:
     the project calls by itself and the library never does, *handed* those that it puts, or leaves, where the library calls
     them. *shims* are names that the project puts on the library's
     caches, or on the modules that hold them, so that they exist there on every release. *called* are names of methods of
-    the cache classes in these files that some file of the project calls.
+    the cache classes in these files that some file of the project calls. *keywords* are those
+    of the other files' units: callers that a rename does not see. *taken* are names that ``forward`` methods there take.
     """
 
     around: tuple[str, ...] = ()
@@ -125,6 +130,13 @@ class Surroundings:
     handed: tuple[tuple[str, str], ...] = ()
     shims: tuple[str, ...] = ()
     called: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+
+    @property
+    def alone(self) -> bool:
+        """True for a file about which no other decides."""
+        return len(self.around) < 2 and not self.places and not self.own
 
 
 ALONE = Surroundings()

@@ -62,6 +62,8 @@ def summary(view: View) -> str:
         return ""
     lines = [f"Checked for transformers {'; '.join(view.targets)}."] if view.targets else []
     lines.append(verdict(view))
+    if view.elsewhere:
+        lines.append(f"{view.elsewhere}.")
     hidden = dict(view.hidden)
     if number := hidden.get(Category.DEPRECATED):
         lines.append(f"{count(number, 'deprecated use')} not shown (--show deprecated)")

@@ -24,7 +24,7 @@ class View:
     counts what was fixed by code (in a run that only shows the patch: would be), in *changed* files. *allowed* are the
     applicabilities that a fixing run with these options would apply, *fixable* the codes. *targets* say which
     releases the files were checked for, and what said so; there are none where no file held a word of interest. *known* counts the findings
-    of a baseline, which are not listed.
+    of a baseline, which are not listed. *elsewhere* says which fixes another target would offer.
     """
 
     found: tuple[Diagnostic, ...]
@@ -40,6 +40,7 @@ class View:
     quiet: bool = False
     targets: tuple[str, ...] = ()
     known: int = 0
+    elsewhere: str = ""
 
     def is_fixable(self, item: Diagnostic, allowed: Iterable[Applicability] | None = None) -> bool:
         """True where a fixing run (with fixes of *allowed*) would offer to fix the finding."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -61,22 +62,32 @@ def quiet() -> None:
     warnings.filterwarnings("ignore")
 
 
-def cache_keyword(forward: Any) -> str | None:
-    """How *forward* calls its cache: ``cache`` (from 5.24), ``past_key_values``, ``cache_params``, or None.
-
-    The order matters: from 5.24 the old names are still answered through a decorator, with a warning.
-    """
-    parameters = inspect.signature(forward).parameters
-    for name in ("cache", "past_key_values", "cache_params"):
-        if name in parameters:
-            return name
-    return None
+CACHE_NAMES = ("cache", "past_key_values", "cache_params")
+"""How models call their cache; the order matters: from 5.24 the old names are still answered through a decorator."""
 
 
-def output_cache(output: Any) -> Any:
-    """The cache that a model output carries, or None. Reads keys first: 5.24 warns on the old attribute names."""
-    keys = set(output.keys()) if hasattr(output, "keys") else set()
-    for name in ("cache", "past_key_values", "cache_params"):
-        if name in keys:
-            return output[name]
-    return None
+def forward_parameters(model: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters of *model*'s forward (or of a function). One that takes ``*args, **kwargs`` only is a wrapper: then those of the
+    model's class, or of the model that it wraps."""
+    seen: set[int] = set()
+    found: Mapping[str, inspect.Parameter] = {}
+    if not hasattr(model, "forward"):
+        return inspect.signature(model).parameters
+    for forward in (model.forward, type(model).forward, *(child.forward for child in model.children())):
+        if id(forward) in seen:
+            continue
+        seen.add(id(forward))
+        try:
+            found = inspect.signature(forward).parameters
+        except (TypeError, ValueError):
+            continue
+        if any(one.kind is not one.VAR_POSITIONAL and one.kind is not one.VAR_KEYWORD and name != "self"
+               for name, one in found.items()):  # fmt: skip
+            return found
+    return found
+
+
+def cache_keyword(model: Any) -> str | None:
+    """How *model*'s forward calls its cache: ``cache`` (from 5.24), ``past_key_values``, ``cache_params``, or None."""
+    parameters = forward_parameters(model)
+    return next((name for name in CACHE_NAMES if name in parameters), None)

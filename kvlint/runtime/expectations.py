@@ -71,7 +71,8 @@ class LayerExpectation:
     """What the configuration says of one layer's cache.
 
     Keys are ``(batch, kv_heads, length, key_dim)``, values ``(batch, kv_heads, length, value_dim)``. *window* is in
-    tokens. *latent* marks MLA: one shared "head" of width *key_dim* and one of *value_dim*, expanded on use.
+    tokens. *latent* marks MLA: one shared "head" of width *key_dim* and one of *value_dim*, expanded on use to *expanded*
+    numbers a query head (its key and its value).
     *mixes_heads* marks attention whose outputs are no longer one head each (differential attention).
     """
 
@@ -84,12 +85,13 @@ class LayerExpectation:
     latent: bool = False
     label: str = ""
     mixes_heads: bool = False
+    expanded: int | None = None
 
     def mha_elements(self, tokens: int) -> int:
         """Elements a row would take if keys and values were stored per query head (the widely copied formula)."""
         if not self.kind.attends or not self.query_heads or not self.key_dim or not self.value_dim:
             return 0
-        return tokens * self.query_heads * (self.key_dim + self.value_dim)
+        return tokens * self.query_heads * (self.expanded or self.key_dim + self.value_dim)
 
 
 def text_config(config: Any) -> Any:
@@ -175,7 +177,9 @@ def _layer(name: str, config: Any, index: int, latent_cache: bool) -> LayerExpec
     width = _integer(config, index, "hidden_size", "n_embd", "d_model")
     if latent_cache and _integer(config, index, "kv_lora_rank"):
         rank, rope = _integer(config, index, "kv_lora_rank"), _integer(config, index, "qk_rope_head_dim")
-        return LayerExpectation(kind, queries, 1, rank, rope, window, True, name)
+        parts = [_integer(config, index, part) for part in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")]
+        whole = sum(part for part in parts if part is not None) if None not in parts else None
+        return LayerExpectation(kind, queries, 1, rank, rope, window, True, name, expanded=whole)
     head_dim = _integer(config, index, *own[1:2], "head_dim", "kv_channels", "d_kv", "attention_head_dim", "dim_head")
     if head_dim is None and width and queries:
         head_dim = width // queries

@@ -18,26 +18,28 @@ from kvlint.runtime.result import CheckResult, Status
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One layer that is not as expected."""
+    """One layer that is not as expected. *wasteful*: the answers are right, only more is kept than is needed."""
 
     layer: int
     expected: str
     found: str
     code: str = ""
+    wasteful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """A cache at one moment: its layers, what is expected of them, rows and tokens fed so far.
 
-    *batch*, *tokens*, *dtype* and *device* are None where the caller does not know them: they are then not checked.
+    *batch*, *tokens*, *dtypes* (a function from a layer's index) and *device* are None where the caller does not know
+    them: they are then not checked.
     """
 
     layers: Sequence[Any]
     expected: Sequence[LayerExpectation]
     batch: int | None
     tokens: int | None
-    dtype: Any = None
+    dtypes: Callable[[int], frozenset[Any] | None] | None = None
     device: Any = None
 
     def attending(self) -> list[tuple[int, Any, LayerExpectation]]:
@@ -74,8 +76,33 @@ def rows_expected(layer: Any, expected: LayerExpectation, tokens: int) -> int | 
         return int(layer.max_cache_len)
     window = getattr(layer, "sliding_window", None)
     if cache_layers.is_sliding(layer) and window is not None:
-        return tokens if getattr(layer, "record_past", False) else min(tokens, int(window) - 1)
+        return min(tokens, int(window) - 1)
     return tokens
+
+
+def rows_problem(
+    layer: Any, expected: LayerExpectation, index: int, tokens: int, shape: Sequence[int]
+) -> Problem | None:
+    """The problem of keys of *shape* in *layer* after *tokens* tokens, or None.
+
+    A sliding layer that records its past (for ``crop``) keeps any number of rows from its window to all of them: how
+    many depends on when it was cropped.
+    """
+    wanted = rows_expected(layer, expected, tokens)
+    if wanted is None or len(shape) != 4 or shape[2] == wanted:
+        return None
+    if getattr(layer, "record_past", False) and wanted < shape[2] <= tokens:
+        return None
+    return Problem(
+        index, f"{wanted} rows after {tokens} tokens", f"{shape[2]} on axis 2 of {shape_text(shape)}", "KV503"
+    )
+
+
+def length_problem(expected: LayerExpectation, index: int, tokens: int, length: int | None) -> Problem | None:
+    """The problem of a layer whose ``get_seq_length`` answered *length* after *tokens* tokens, or None."""
+    if length is None or length == tokens or not expected.kind.attends:
+        return None
+    return Problem(index, f"get_seq_length({index}) == {tokens}", str(length), "KV503")
 
 
 def layer_kinds(moment: Moment) -> list[Problem]:
@@ -90,7 +117,12 @@ def layer_kinds(moment: Moment) -> list[Problem]:
         found = _kind_of(layer)
         wanted = _plain(expected)
         if found != wanted and not (wanted == "windowed" and _window_cannot_bind(layer, expected)):
-            problems.append(Problem(index, f"a {wanted} layer ({expected.label})", f"{type(layer).__name__} ({found})"))
+            problems.append(
+                Problem(
+                    index, f"a {wanted} layer ({expected.label})", f"{type(layer).__name__} ({found})",
+                    wasteful=found == wanted.replace("windowed", "full"),
+                )
+            )  # fmt: skip
         elif expected.window and not cache_layers.is_static(layer):
             own = getattr(layer, "sliding_window", None)
             if own is not None and int(own) != expected.window:
@@ -125,7 +157,7 @@ def batch_rows(moment: Moment) -> list[Problem]:
     if moment.batch is None:
         return []
     return [
-        Problem(index, f"{moment.batch} rows", f"{_shape(layer)[0]} rows in {shape_text(_shape(layer))}")
+        Problem(index, f"{moment.batch} rows", f"{_shape(layer)[0]} on axis 0 of {shape_text(_shape(layer))}")
         for index, layer, _ in moment.attending()
         if _shape(layer)[0] != moment.batch
     ]
@@ -142,7 +174,9 @@ def kv_heads(moment: Moment) -> list[Problem]:
             code = "KV602" if shape[1] == expected.query_heads else "KV505" if shape[2] == expected.kv_heads else ""
             note = " (the query heads: kv heads were repeated before they were stored)" if code == "KV602" else ""
             problems.append(
-                Problem(index, f"{expected.kv_heads} kv heads", f"{shape[1]} in {shape_text(shape)}{note}", code)
+                Problem(
+                    index, f"{expected.kv_heads} kv heads", f"{shape[1]} on axis 1 of {shape_text(shape)}{note}", code
+                )
             )
     return problems
 
@@ -157,25 +191,27 @@ def head_dim(moment: Moment) -> list[Problem]:
         ):
             if tensor is not None and wanted is not None and tensor.shape[-1] != wanted:
                 code = "KV702" if expected.latent else "KV703"
-                problems.append(Problem(index, f"{name} of head dim {wanted}", shape_text(tensor.shape), code))
+                problems.append(
+                    Problem(
+                        index,
+                        f"{name} of head dim {wanted}",
+                        f"{tensor.shape[-1]} on axis 3 of {shape_text(tensor.shape)}",
+                        code,
+                    )
+                )
     return problems
 
 
 def stored_rows(moment: Moment) -> list[Problem]:
     """Layers that store another number of rows than their class stores after that many tokens."""
-    problems = []
     if moment.tokens is None:
         return []
+    problems = []
     for index, layer, expected in moment.attending():
-        wanted = rows_expected(layer, expected, moment.tokens)
-        shape = _shape(layer)
-        if wanted is not None and len(shape) == 4 and shape[2] != wanted:
-            problems.append(
-                Problem(
-                    index, f"{wanted} rows after {moment.tokens} tokens", f"{shape[2]} in {shape_text(shape)}", "KV503"
-                )
-            )
-        values = cache_layers.values_of(layer)
+        shape, values = _shape(layer), cache_layers.values_of(layer)
+        problem = rows_problem(layer, expected, index, moment.tokens, shape)
+        if problem is not None:
+            problems.append(problem)
         if values is not None and tuple(values.shape[:-1]) != shape[:-1]:
             problems.append(
                 Problem(index, f"values like keys {shape_text(shape)}", f"{shape_text(values.shape)}", "KV503")
@@ -187,23 +223,24 @@ def sequence_length(cache: Any, moment: Moment) -> list[Problem]:
     """Layers whose ``get_seq_length`` is not the number of tokens fed."""
     if moment.tokens is None:
         return []
-    found = [(index, cache_layers.length_of(cache, index)) for index in range(len(moment.layers))]
-    return [
-        Problem(index, f"get_seq_length({index}) == {moment.tokens}", str(length), "KV503")
-        for index, length in found
-        if length is not None and length != moment.tokens and moment.expected[index].kind.attends
-    ]
+    found = (
+        length_problem(expected, index, moment.tokens, cache_layers.length_of(cache, index))
+        for index, expected in zip(range(len(moment.layers)), moment.expected, strict=False)
+    )
+    return [problem for problem in found if problem is not None]
 
 
 def dtype_and_device(moment: Moment) -> list[Problem]:
     """Layers whose keys or values have another dtype or device than the model."""
     problems = []
     for index, layer, _ in moment.attending():
+        dtypes = moment.dtypes(index) if moment.dtypes is not None else None
         for name, tensor in (("keys", cache_layers.keys_of(layer)), ("values", cache_layers.values_of(layer))):
             if tensor is None:
                 continue
-            if moment.dtype is not None and tensor.dtype != moment.dtype:
-                problems.append(Problem(index, f"{name} in {moment.dtype}", str(tensor.dtype)))
+            if dtypes and tensor.dtype not in dtypes:
+                wanted = " or ".join(sorted(map(str, dtypes)))
+                problems.append(Problem(index, f"{name} in {wanted}", str(tensor.dtype)))
             if moment.device is not None and tensor.device != moment.device:
                 problems.append(Problem(index, f"{name} on {moment.device}", str(tensor.device)))
     return problems
@@ -226,6 +263,8 @@ def _shape(layer: Any) -> tuple[int, ...]:
 
 
 EXPLANATIONS = {
+    "cache-class": "A model hands back its cache as an object: tuples of tensors are refused or dropped by generate and by "
+    "the library's layers.",
     "layer-kinds": "Each layer type of the configuration has its own cache layer. A full layer in place of a windowed "
     "one is right but saves no memory; the reverse loses context.",
     "batch": "The first axis of keys and values is the batch.",
@@ -283,7 +322,9 @@ def check_cache(
     model; what is None is not checked. Raises RuntimeUnavailable without torch or transformers and UnsupportedCache
     (a TypeError) where *cache* is no transformers cache.
     """
-    load_torch()
+    torch = load_torch()
     found = cache_layers.self_layers(cache)
-    moment = Moment(found, expected_for(config, len(found)), batch, tokens, dtype, device)
+    dtypes = None if dtype is None else lambda index: frozenset({dtype})
+    device = None if device is None else torch.device(device)
+    moment = Moment(found, expected_for(config, len(found)), batch, tokens, dtypes, device)
     return tuple(result_of(name, look(cache, moment)) for name, look in STILL_CHECKS.items())

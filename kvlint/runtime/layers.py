@@ -5,21 +5,58 @@ All of it works on transformers 4.56 and newer; a cache without ``layers`` is re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvlint.runtime.environment import load_torch
+from kvlint.runtime.environment import CACHE_NAMES, load_torch
 
 
 class UnsupportedCache(TypeError):
     """The object is no cache of transformers that keeps its data in ``layers``."""
 
 
+def self_attention(cache: Any) -> Any:
+    """The self-attention half of an encoder-decoder cache, any other cache itself."""
+    return getattr(cache, "self_attention_cache", cache)
+
+
+def is_cache(value: Any) -> bool:
+    """True for an object that keeps a list of cache layers and takes updates, whatever its class is called."""
+    inner = self_attention(value)
+    return isinstance(getattr(inner, "layers", None), list) and callable(getattr(inner, "update", None))
+
+
+def is_legacy(value: Any) -> bool:
+    """True for the format before caches were objects: a tuple (or list) of a tuple of tensors for each layer."""
+    return (
+        isinstance(value, (tuple, list))
+        and bool(value)
+        and all(isinstance(pair, (tuple, list)) and len(pair) >= 2 for pair in value)
+        and all(hasattr(tensor, "shape") for pair in value for tensor in pair if tensor is not None)
+    )
+
+
+def output_cache(output: Any) -> Any:
+    """The cache that a model's output carries, or None. Names are read through keys: 5.24 warns on old attributes.
+
+    A tuple (``return_dict=False``) is searched for a cache object; one in the legacy format is returned as it is.
+    """
+    keys = set(output.keys()) if hasattr(output, "keys") else set()
+    for name in CACHE_NAMES:
+        if name in keys:
+            return output[name]
+    if keys:
+        return next((output[key] for key in output if is_cache(output[key])), None)
+    if isinstance(output, (tuple, list)):
+        found = next((value for value in output if is_cache(value)), None)
+        return found if found is not None else next((value for value in output[1:] if is_legacy(value)), None)
+    return None
+
+
 def self_layers(cache: Any) -> list[Any]:
     """The layers of *cache*; of an encoder-decoder cache those of its self-attention. Raises UnsupportedCache."""
-    inner = getattr(cache, "self_attention_cache", cache)
-    layers = getattr(inner, "layers", None)
+    layers = getattr(self_attention(cache), "layers", None)
     if not isinstance(layers, list):
         raise UnsupportedCache(f"{type(cache).__name__} keeps no list of layers (transformers 4.56 and newer have it)")
     return layers
@@ -83,7 +120,7 @@ def states_of(layer: Any) -> Iterator[tuple[str, Any]]:
 
 def length_of(cache: Any, index: int) -> int | None:
     """``get_seq_length`` of layer *index* as a plain number, None where the layer does not count tokens."""
-    inner = getattr(cache, "self_attention_cache", cache)
+    inner = self_attention(cache)
     layer = self_layers(cache)[index]
     if not hasattr(layer, "get_seq_length"):
         return None
@@ -98,7 +135,7 @@ def mask_sizes_of(cache: Any, index: int, query_length: int) -> tuple[int, int] 
 
     None where the layer has none, or where its release still takes ``cache_position`` (before 5.4).
     """
-    inner = getattr(cache, "self_attention_cache", cache)
+    inner = self_attention(cache)
     layer = self_layers(cache)[index]
     if not hasattr(layer, "get_mask_sizes"):
         return None
@@ -114,14 +151,20 @@ def mask_sizes_of(cache: Any, index: int, query_length: int) -> tuple[int, int] 
     return int(length), int(offset)
 
 
-def tensors_of(layer: Any) -> Iterator[Any]:
-    """Every tensor that *layer* keeps for the sequence: keys, values, states, quantized parts with their scales."""
-    for tensor in (getattr(layer, "keys", None), getattr(layer, "values", None)):
-        if tensor is not None:
-            yield tensor
-    yield from (tensor for _, tensor in states_of(layer))
-    for name in ("_quantized_keys", "_quantized_values"):
-        yield from _flat(getattr(layer, name, None))
+def tensors_of(holder: Any) -> Iterator[Any]:
+    """Every tensor that *holder* (a layer) keeps for the sequence: keys, values, states, compressed rows, quantized
+    parts with their scales, in whatever attribute; counters (integers without axes) are left out."""
+    for name, value in vars(holder).items():
+        if name != "_pending_beam_idx":  # an order that waits to be applied (quantized layers)
+            yield from (one for one in _flat(value) if one.dim() or one.is_floating_point())
+
+
+def beside_layers(cache: Any) -> Iterator[Any]:
+    """Every tensor that a cache keeps on itself and not in its layers (states of a family's own cache class)."""
+    for half in (self_attention(cache), getattr(cache, "cross_attention_cache", None)):
+        for name, value in vars(half).items() if half is not None else ():
+            if name not in ("layers", "self_attention_cache", "cross_attention_cache"):
+                yield from _flat(value)
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -147,7 +190,7 @@ def _flat(value: Any) -> Iterator[Any]:
 
 def visible_bytes(layer: Any) -> int:
     """Bytes of the elements that the layer's tensors show."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(layer))
+    return shown(tensors_of(layer))
 
 
 def held_bytes(layer: Any) -> int:
@@ -156,8 +199,18 @@ def held_bytes(layer: Any) -> int:
     A slice keeps the whole storage it was cut from alive: a sliding layer holds the full prompt from its first
     forward until the next one.
     """
+    return stored(tensors_of(layer))
+
+
+def shown(tensors: Iterable[Any]) -> int:
+    """Bytes of the elements of *tensors*."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def stored(tensors: Iterable[Any]) -> int:
+    """Bytes of the storages behind *tensors*, each counted once."""
     sizes: dict[tuple[str, int], int] = {}
-    for tensor in tensors_of(layer):
+    for tensor in tensors:
         storage = tensor.untyped_storage()
         sizes[(str(tensor.device), storage.data_ptr())] = storage.nbytes()
     return sum(sizes.values())
@@ -194,7 +247,13 @@ def snapshot(cache: Any) -> tuple[Snapshot, ...]:
 
 def cross_snapshot(cache: Any) -> tuple[Snapshot, ...]:
     """A copy of every cross-attention layer, empty for caches without."""
-    return tuple(Snapshot(_copy(keys_of(layer)), _copy(values_of(layer))) for layer in cross_layers(cache))
+    return tuple(
+        Snapshot(
+            _copy(keys_of(layer)), _copy(values_of(layer)),
+            visible_bytes=visible_bytes(layer), held_bytes=held_bytes(layer),
+        )
+        for layer in cross_layers(cache)
+    )  # fmt: skip
 
 
 def _copy(tensor: Any | None) -> Any | None:

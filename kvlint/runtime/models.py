@@ -6,10 +6,14 @@ Remote code runs only where asked for, and weights are read from safetensors onl
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from kvlint.runtime.environment import load_torch, load_transformers
 from kvlint.runtime.shrinking import Sizes, shrink
@@ -29,6 +33,8 @@ class Source:
 
     *name* is a path, a hub id, or (with *random_weights*) a model type or the path of a ``config.json``. *dtype* is
     a torch dtype's name or "auto", *attention* an attention implementation's name or empty for the model's own.
+    A model that brings its own code (``auto_map``) is refused unless *trust_remote_code* runs that code or
+    *ignore_remote_code* says that the library's code is meant.
     """
 
     name: str
@@ -39,6 +45,7 @@ class Source:
     dtype: str = "auto"
     attention: str = ""
     trust_remote_code: bool = False
+    ignore_remote_code: bool = False
     allow_pickle: bool = False
     seed: int = 0
     shrunk: bool = True
@@ -59,13 +66,25 @@ class Loaded:
         return bool(getattr(self.config, "is_encoder_decoder", False))
 
 
+_MAPPINGS = (
+    ("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "AutoModelForSpeechSeq2Seq"),
+    ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "AutoModelForSeq2SeqLM"),
+    ("MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "AutoModelForCausalLM"),
+    ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "AutoModelForImageTextToText"),
+    ("MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES", "AutoModelForMultimodalLM"),
+    ("MODEL_FOR_TEXT_TO_WAVEFORM_MAPPING_NAMES", "AutoModelForTextToWaveform"),
+)
+"""The tables of transformers that list models with a decoder, and the auto class of each, in order of preference."""
+
+
 def model_types() -> tuple[str, ...]:
-    """Every model type that the installed transformers can build a text decoder of, sorted."""
+    """Every model type with a decoder that the installed transformers can build, sorted."""
     load_transformers()
     from transformers.models.auto import modeling_auto
 
-    names: set[str] = set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-    names |= set(modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES)
+    names: set[str] = set()
+    for table, _ in _MAPPINGS:
+        names |= set(getattr(modeling_auto, table, ()))
     return tuple(sorted(names))
 
 
@@ -122,7 +141,7 @@ def _attempts(source: Source, from_type: bool) -> Iterator[tuple[Sizes | None, b
 def _configuration(source: Source) -> tuple[Any, dict[str, Any], bool]:
     """The configuration class, its dictionary, and whether it comes from a bare model type."""
     load_transformers()
-    from transformers import AutoConfig
+    from transformers import AutoConfig, PretrainedConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     path = Path(source.name)
@@ -131,6 +150,11 @@ def _configuration(source: Source) -> tuple[Any, dict[str, Any], bool]:
             data = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ModelUnavailable(f"{path} is no configuration: {error}") from error
+        if isinstance(data, dict) and _own_code(data):
+            if source.trust_remote_code:
+                config = AutoConfig.from_pretrained(str(path.parent), trust_remote_code=True)
+                return type(config), {**config.to_dict(), "_name_or_path": str(path.parent)}, False
+            _refuse_own_code(source, data)
         if not isinstance(data, dict) or data.get("model_type") not in CONFIG_MAPPING:
             raise ModelUnavailable(f"{path} has no model_type that the installed transformers knows")
         return CONFIG_MAPPING[data["model_type"]], CONFIG_MAPPING[data["model_type"]].from_dict(data).to_dict(), False
@@ -140,8 +164,12 @@ def _configuration(source: Source) -> tuple[Any, dict[str, Any], bool]:
             return config_class, config_class().to_dict(), True
         except Exception as error:  # strict configurations raise their own types
             raise NotConstructible(f"has no default configuration: {describe(error)}") from error
+    require_reachable(source.name)
     try:
+        _refuse_own_code(source, PretrainedConfig.get_config_dict(source.name)[0])
         config = AutoConfig.from_pretrained(source.name, trust_remote_code=source.trust_remote_code)
+    except ModelUnavailable:
+        raise
     except Exception as error:  # network, repository, JSON and remote-code errors all mean the same here
         raise ModelUnavailable(
             f"{source.name} is neither a model type, nor a config.json, nor a model that can be read: {describe(error)}"
@@ -152,8 +180,12 @@ def _configuration(source: Source) -> tuple[Any, dict[str, Any], bool]:
 def _random(source: Source, config_class: Any, config: dict[str, Any], sizes: Sizes | None, grouped: bool) -> Loaded:
     torch = load_torch()
     data = dict(config) if sizes is None else shrink(config, sizes, group_heads=grouped)
+    place = data.get("_name_or_path")
     for key in ("model_type", "transformers_version", "architectures", "torch_dtype", "dtype", "_name_or_path"):
         data.pop(key, None)
+    own_code = bool(_own_code(data)) and source.trust_remote_code
+    if not own_code:
+        data.pop("auto_map", None)
     # Encoders that can also decode (BERT and its kin) attend causally, and cache, only when told.
     if data.get("is_decoder") is False:
         data["is_decoder"] = True
@@ -162,6 +194,9 @@ def _random(source: Source, config_class: Any, config: dict[str, Any], sizes: Si
     dtype = torch.float32 if source.dtype == "auto" else getattr(torch, source.dtype)
     auto = _auto_class(built)
     arguments: dict[str, Any] = {"attn_implementation": source.attention} if source.attention else {}
+    if own_code:
+        built._name_or_path = place
+        arguments["trust_remote_code"] = True
     if sizes is None:
         _refuse_giants(auto, built, arguments)
     model = auto.from_config(built, **arguments).to(dtype).to(source.device).eval()
@@ -170,16 +205,17 @@ def _random(source: Source, config_class: Any, config: dict[str, Any], sizes: Si
 
 
 def _auto_class(config: Any) -> Any:
-    """The auto class that can build *config*: sequence-to-sequence for encoder-decoders, and for speech models that
-    are listed only there; causal for all others, remote code included."""
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    """The auto class that builds *config* with its decoder: sequence-to-sequence tables count for encoder-decoders, or
+    where no other lists the type; causal for whatever is listed nowhere, remote code included."""
+    import transformers
     from transformers.models.auto import modeling_auto
 
-    listed = type(config) in modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
-    causal = type(config) in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING
-    if listed and (getattr(config, "is_encoder_decoder", False) or not causal):
-        return AutoModelForSeq2SeqLM
-    return AutoModelForCausalLM
+    kind = str(getattr(config, "model_type", ""))
+    listed = [name for table, name in _MAPPINGS if kind in getattr(modeling_auto, table, ())]
+    if not getattr(config, "is_encoder_decoder", False):
+        listed.sort(key=lambda name: "Seq2Seq" in name)
+    name = next((name for name in listed if hasattr(transformers, name)), "AutoModelForCausalLM")
+    return getattr(transformers, name)
 
 
 def _refuse_giants(auto: Any, config: Any, arguments: dict[str, Any]) -> None:
@@ -204,10 +240,12 @@ def _forget_padding(model: Any) -> None:
 def _pretrained(source: Source) -> Loaded:
     torch = load_torch()
     load_transformers()
-    from transformers import AutoConfig
+    from transformers import AutoConfig, PretrainedConfig
 
     arguments: dict[str, Any] = {"trust_remote_code": source.trust_remote_code}
+    require_reachable(source.name)
     try:
+        _refuse_own_code(source, PretrainedConfig.get_config_dict(source.name)[0])
         config = AutoConfig.from_pretrained(source.name, **arguments)
         auto = _auto_class(config)
         if source.attention:
@@ -218,12 +256,58 @@ def _pretrained(source: Source) -> Loaded:
             use_safetensors=None if source.allow_pickle else True,
             **arguments,
         )
-    except torch.cuda.OutOfMemoryError:
+    except (torch.cuda.OutOfMemoryError, ModelUnavailable):
         raise
     except Exception as error:  # the hub client, the loaders and remote code raise many types
         raise ModelUnavailable(f"cannot load {source.name}: {describe(error)}{_hint(error, source)}") from error
     model = model.to(source.device).eval()
     return Loaded(model, model.config, source.name, str(getattr(model.config, "model_type", "")))
+
+
+def _own_code(config: Mapping[str, Any]) -> str:
+    """The code that a configuration's ``auto_map`` asks for ("modeling_own.OwnModel"), empty without: tokenizers and
+    processors do not count."""
+    asked = config.get("auto_map")
+    if not isinstance(asked, Mapping):
+        return ""
+    names = [key for key in asked if str(key).startswith(("AutoModel", "AutoConfig"))]
+    best = next((key for key in names if str(key).startswith("AutoModel")), names[0] if names else "")
+    return str(asked[best]) if best else ""
+
+
+def _refuse_own_code(source: Source, config: Mapping[str, Any]) -> None:
+    """Raises ModelUnavailable where the library's code would be checked in place of the model's own, unasked."""
+    code = _own_code(config)
+    if code and not source.trust_remote_code and not source.ignore_remote_code:
+        raise ModelUnavailable(
+            f"{source.name} brings its own code ({code}), which was not run: --trust-remote-code runs it, "
+            "--ignore-remote-code checks the code of transformers in its place"
+        )
+
+
+def require_reachable(name: str) -> None:
+    """Raises ModelUnavailable at once, and not after half a minute of retries, where *name* is a hub id that is not in
+    the local cache and the hub cannot be reached; and where it can only be a path, and there is none."""
+    if Path(name).exists():
+        return
+    if name.startswith((".", "/", "~")) or (os.sep != "/" and os.sep in name) or name.count("/") > 1:
+        raise ModelUnavailable(f"cannot load {name}: there is no such folder or file")
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(name, "config.json"), str):
+        return
+    if constants.HF_HUB_OFFLINE:
+        raise ModelUnavailable(f"cannot load {name}: it is not in the local cache, and HF_HUB_OFFLINE is set")
+    if getproxies():
+        return
+    host = urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((host.hostname or "", host.port or 443), timeout=3).close()
+    except OSError as error:
+        raise ModelUnavailable(
+            f"cannot load {name}: it is not in the local cache, and {host.hostname} cannot be reached "
+            f"({error}); give a folder, or --random-weights and a model type"
+        ) from error
 
 
 def _hint(error: Exception, source: Source) -> str:

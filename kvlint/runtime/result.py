@@ -52,7 +52,11 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class LayerSummary:
-    """What one cache layer held after the run; shapes are ``(batch, kv heads, length, head dim)``, sizes bytes."""
+    """What one cache layer held after the run; shapes are ``(batch, kv heads, length, head dim)``, sizes bytes.
+
+    *part* is "self", "cross" (keys and values of the encoder's output) or "beside" (what a cache class keeps on itself);
+    *kv_bytes* are those of keys and values, the rest of *visible_bytes* are states, indexer keys or compressed rows.
+    """
 
     index: int
     kind: str
@@ -66,6 +70,31 @@ class LayerSummary:
     expected_bytes: int
     mha_bytes: int
     static_bytes: int
+    part: str = "self"
+    kv_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectedLayer:
+    """Bytes of one layer at another length and batch (see ``projection.project``): extrapolated, by the formula, and
+    with a kv head for every query head; None where no formula holds. *how* says in words how it grows."""
+
+    index: int
+    part: str
+    kind: str
+    bytes: int
+    formula_bytes: int | None
+    mha_bytes: int | None
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """``ProjectedLayer`` for *tokens* tokens in each of *batch* rows."""
+
+    tokens: int
+    batch: int
+    layers: tuple[ProjectedLayer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +113,8 @@ class GrowthPoint:
 class Verification:
     """One model's run: what it was run on, the outcome of every check, the bytes that were held.
 
-    *unsupported* is the reason why no check could be run (empty when they were).
+    *unsupported* is the reason why no check could be run (empty when they were). *prompt* are the ids that were fed,
+    *notes* what a reader should know (a window that was not filled).
     """
 
     model: str
@@ -104,6 +134,12 @@ class Verification:
     peak_bytes: int | None = None
     seconds: float = 0.0
     unsupported: str = ""
+    kvlint: str = ""
+    python: str = ""
+    seed: int = 0
+    prompt: tuple[tuple[int, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+    projection: Projection | None = None
 
     @property
     def failures(self) -> tuple[CheckResult, ...]:
@@ -134,6 +170,12 @@ class Verification:
             for layer in data.get("layers", ())
         )
         fields["growth"] = tuple(GrowthPoint(**point) for point in data.get("growth", ()))
+        fields["prompt"] = tuple(tuple(row) for row in data.get("prompt", ()))
+        fields["notes"] = tuple(data.get("notes", ()))
+        projected = data.get("projection")
+        if projected:
+            layers = tuple(ProjectedLayer(**layer) for layer in projected["layers"])
+            fields["projection"] = Projection(projected["tokens"], projected["batch"], layers)
         return Verification(**fields)
 
 

@@ -51,6 +51,7 @@ _RULES: tuple[tuple[str, str], ...] = (
     (r"max_(source|target|encoder|decoder)_positions?(_embeddings)?|(t2u_)?max_position_embeddings", "positions"),
     (r"max_(encoder|decoder)_position_embeddings|original_max_position_embeddings", "positions"),
     (r"hidden_size|n_embd|d_model|embedding_dim|emb_dim|lru_width|word_embed_proj_dim|embed_dim", "hidden"),
+    (r"text_hidden_size|audio_hidden_size|condition_dim", "hidden"),
     (r"decoder_hidden_size|encoder_hidden_size|cross_attention_hidden_size|dim_model_base", "hidden"),
     (r"embedding_size|input_embedding_size|output_embedding_size|hidden_size_per_layer_input", "hidden"),
     (r"ple_embed_dim|output_hidden_size|projection_dim|out_hidden_size", "hidden"),
@@ -140,6 +141,12 @@ def _missing(config: Mapping[str, Any], layers: int, sizes: Sizes) -> dict[str, 
         filled["layer_types"].append("full_attention")
     if sizes.fill and "head_dim" in config and config["head_dim"] is None:
         filled["head_dim"] = sizes.head_dim
+    rope = config.get("rope_parameters")
+    if sizes.fill and isinstance(rope, Mapping) and "rope_type" in rope and "mrope_section" not in rope:
+        # Families with positions of three axes have the sections for their usual head dim in their code.
+        width = sizes.head_dim if "head_dim" in config else sizes.derived_head_dim
+        share = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+        filled["rope_parameters"] = {**rope, "mrope_section": _three(int(width * share) // 2)}
     types = config.get("layer_types")
     if layers > 1 and isinstance(types, list) and set(types) == {"linear_attention"}:
         filled["layer_types"] = ["linear_attention"] * (layers - 1) + ["full_attention"]
@@ -255,9 +262,12 @@ def _nested(key: str, value: Mapping[str, Any], config: Mapping[str, Any], sizes
 
 
 def _rope(value: Mapping[str, Any], config: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
-    """Rotary parameters: per-frequency lists are cut and sections rescaled to the small head dim."""
+    """Rotary parameters: per-frequency lists are cut and sections rescaled to the small head dim (with a latent: to its
+    rotary part)."""
     old = config.get("head_dim") or (config.get("hidden_size", 0) // (config.get("num_attention_heads") or 1))
     new = sizes.head_dim if config.get("head_dim") else sizes.derived_head_dim
+    if config.get("kv_lora_rank") and config.get("qk_rope_head_dim"):
+        old, new = config["qk_rope_head_dim"], 8
     small: dict[str, Any] = {}
     for name, item in value.items():
         if isinstance(item, Mapping):
@@ -269,6 +279,13 @@ def _rope(value: Mapping[str, Any], config: Mapping[str, Any], sizes: Sizes) -> 
         else:
             small[name] = item
     return small
+
+
+def _three(total: int) -> list[int]:
+    """*total* frequencies for time, height and width, about as 2 to 3 to 3."""
+    first = max(1, total // 4)
+    second = (total - first) // 2
+    return [first, second, total - first - second]
 
 
 def _sections(sections: list[int], ratio: float) -> list[int]:

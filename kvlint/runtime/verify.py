@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kvlint import __version__
 from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.checks.base import Evidence, run_checks
 from kvlint.runtime.checks.memory import formula_bytes
@@ -13,31 +16,43 @@ from kvlint.runtime.environment import load_torch, load_transformers
 from kvlint.runtime.expectations import LayerExpectation, expected_for
 from kvlint.runtime.inspection import rows_expected
 from kvlint.runtime.models import Loaded, ModelUnavailable, NotConstructible, Source, candidates, describe, load
-from kvlint.runtime.probe import NoCache, Plan, Recording, Runner, record
-from kvlint.runtime.result import GrowthPoint, LayerSummary, Verification
+from kvlint.runtime.probe import Broken, NoCache, Plan, Recording, Runner, record
+from kvlint.runtime.projection import project
+from kvlint.runtime.result import CheckResult, GrowthPoint, LayerSummary, Projection, Verification
+from kvlint.runtime.watch import config_of
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A model, a plan of the run, and which checks (all when *only* is empty)."""
+    """A model, a plan of the run, which checks (all when *only* is empty, without those in *skip*), and a length to
+    extrapolate the bytes to."""
 
     source: Source
     plan: Plan = field(default_factory=Plan)
     only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    at_length: int | None = None
 
 
-def verify(options: Options) -> Verification:
+def verify(options: Options | Source | str, plan: Plan | None = None) -> Verification:
     """Loads the model of *options* and checks the cache that it really builds.
+
+    *options* is an ``Options``, or a ``Source`` (or its name: a path or hub id) with an optional *plan*.
 
     What keeps the check from running (no cache at all, a constructor that refuses, too little memory) becomes the
     ``unsupported`` reason of the result. Raises ModelUnavailable for a model that cannot be had, and
     RuntimeUnavailable without torch or transformers.
     """
     started = time.perf_counter()
+    if not isinstance(options, Options):
+        source = options if isinstance(options, Source) else Source(options)
+        options = Options(source, plan or Plan())
     try:
         result = _verify(options)
     except NotConstructible as error:
         result = _unsupported(options, str(error))
+    except Broken as error:
+        result = replace(_unsupported(options, ""), checks=(error.result,))
     except (NoCache, cache_layers.UnsupportedCache) as error:
         result = _unsupported(options, str(error))
     except MemoryError:
@@ -52,11 +67,11 @@ def verify(options: Options) -> Verification:
 
 def _verify(options: Options) -> Verification:
     if not options.source.random_weights:
-        return verify_model(load(options.source), options.plan, options.only)
+        return _examined(load(options.source), options)
     last: Exception | None = None
     for loaded in candidates(options.source):
         try:
-            return verify_model(loaded, options.plan, options.only)
+            return _examined(loaded, options)
         except (MemoryError, KeyboardInterrupt):
             raise
         except Exception as error:  # this shrinking cannot be run; another one, closer to the defaults, may
@@ -64,10 +79,37 @@ def _verify(options: Options) -> Verification:
     raise last or NotConstructible("no shrinking of its configuration can be built")
 
 
-def verify_model(loaded: Loaded, plan: Plan | None = None, only: tuple[str, ...] = ()) -> Verification:
-    """Checks a model that is already there. Raises NoCache or UnsupportedCache where there is nothing to check."""
+def verify_model(
+    model: Any, plan: Plan | None = None, only: Sequence[str] = (), *, skip: Sequence[str] = ()
+) -> Verification:
+    """Checks a model that is already there: a ``Loaded``, or any model of transformers (or a module around one).
+
+    Raises NoCache or UnsupportedCache where there is nothing to check. The model is put into eval mode for the run.
+    """
+    loaded = model if isinstance(model, Loaded) else _as_loaded(model)
+    about = Source(loaded.name, device=str(next(loaded.model.parameters()).device))
+    options = Options(about, plan or Plan(), tuple(only), tuple(skip))
+    training = loaded.model.training
+    loaded.model.eval()
+    try:
+        return _examined(loaded, options)
+    except Broken as error:
+        return replace(_unsupported(options, ""), model_type=loaded.model_type, checks=(error.result,))
+    finally:
+        loaded.model.train(training)
+
+
+def _as_loaded(model: Any) -> Loaded:
+    config = config_of(model)
+    if config is None:
+        raise TypeError(f"{type(model).__name__} has no configuration, and no module inside of it has one")
+    return Loaded(model, config, type(model).__name__, str(getattr(config, "model_type", "")))
+
+
+def _examined(loaded: Loaded, options: Options) -> Verification:
+    """As ``verify_model``, but a model without a cache that could be looked at raises Broken."""
     torch, transformers = load_torch(), load_transformers()
-    plan = plan or Plan()
+    plan = options.plan
     started = time.perf_counter()
     runner = Runner(loaded, plan)
     cuda = runner.device.type == "cuda"
@@ -77,7 +119,10 @@ def verify_model(loaded: Loaded, plan: Plan | None = None, only: tuple[str, ...]
     peak = int(torch.cuda.max_memory_allocated(runner.device)) if cuda else None
     expected = expected_for(loaded.config, len(cache_layers.self_layers(recording.cache)))
     evidence = Evidence(runner, recording, expected)
-    checks = run_checks(evidence, only)
+    checks = run_checks(evidence, options.only, options.skip)
+    projection = None
+    if options.at_length:
+        projection = Projection(options.at_length, plan.batch, project(evidence, options.at_length, plan.batch))
     return Verification(
         model=loaded.name,
         model_type=loaded.model_type,
@@ -95,7 +140,22 @@ def verify_model(loaded: Loaded, plan: Plan | None = None, only: tuple[str, ...]
         growth=_growth(evidence),
         peak_bytes=peak,
         seconds=round(time.perf_counter() - started, 3),
+        kvlint=__version__,
+        python=platform.python_version(),
+        seed=plan.seed,
+        prompt=tuple(tuple(int(token) for token in row) for row in recording.ids[:, : plan.prompt].tolist()),
+        notes=_notes(checks, options),
+        projection=projection,
     )
+
+
+def _notes(checks: Sequence[CheckResult], options: Options) -> tuple[str, ...]:
+    """What a reader should know although nothing failed."""
+    windows = (check.found for check in checks if check.name == "window" and check.found.startswith("not filled"))
+    notes = [f"window {text}" for text in windows]
+    if options.at_length and options.source.random_weights and options.source.shrunk:
+        notes.append("the bytes are those of the shrunk model (--full-size keeps the sizes of the configuration)")
+    return tuple(notes)
 
 
 def _unsupported(options: Options, reason: str) -> Verification:
@@ -108,6 +168,9 @@ def _unsupported(options: Options, reason: str) -> Verification:
         transformers=str(transformers.__version__),
         torch=str(torch.__version__),
         unsupported=reason,
+        kvlint=__version__,
+        python=platform.python_version(),
+        seed=options.plan.seed,
     )
 
 
@@ -133,9 +196,29 @@ def _layers(evidence: Evidence) -> tuple[LayerSummary, ...]:
                 expected_bytes=sizes[0],
                 mha_bytes=sizes[1],
                 static_bytes=sizes[2],
+                kv_bytes=cache_layers.shown(tensor for tensor in (keys, values) if tensor is not None),
             )
         )
+    for index, layer in enumerate(cache_layers.cross_layers(recording.cache)):
+        summaries.append(_measured(index, "cross", layer))
+    beside = tuple(cache_layers.beside_layers(recording.cache))
+    if beside:
+        size, held = cache_layers.shown(beside), cache_layers.stored(beside)
+        name = type(cache_layers.self_attention(recording.cache)).__name__
+        summaries.append(LayerSummary(0, "other", name, (), (), "", "", size, held, 0, 0, 0, "beside"))
     return tuple(summaries)
+
+
+def _measured(index: int, part: str, layer: Any) -> LayerSummary:
+    """A layer of which the configuration says nothing: what is held, as long as the encoder's output."""
+    keys, values = cache_layers.keys_of(layer), cache_layers.values_of(layer)
+    size = cache_layers.visible_bytes(layer)
+    return LayerSummary(
+        index, part, type(layer).__name__,
+        tuple(keys.shape) if keys is not None else (), tuple(values.shape) if values is not None else (),
+        str(keys.dtype).removeprefix("torch.") if keys is not None else "", str(keys.device) if keys is not None else "",
+        size, cache_layers.held_bytes(layer), 0, 0, 0, part, size,
+    )  # fmt: skip
 
 
 def _sizes(
@@ -168,8 +251,8 @@ def _growth(evidence: Evidence) -> tuple[GrowthPoint, ...]:
         points.append(
             GrowthPoint(
                 tokens=tokens,
-                visible_bytes=sum(held.visible_bytes for held in step.after),
-                held_bytes=sum(held.held_bytes for held in step.after),
+                visible_bytes=step.beside_bytes + sum(held.visible_bytes for held in (*step.after, *step.cross)),
+                held_bytes=step.beside_bytes + sum(held.held_bytes for held in (*step.after, *step.cross)),
                 expected_bytes=sum(size[0] for size in sizes),
                 mha_bytes=sum(size[1] for size in sizes),
                 static_bytes=sum(size[2] for size in sizes),

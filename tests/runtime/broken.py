@@ -7,12 +7,13 @@ subclasses of ``DynamicCache`` with one wrong method.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, QuantizedLayer
 from transformers.models.llama.modeling_llama import rotate_half
 
 from kvlint.runtime.environment import cache_keyword
@@ -29,24 +30,27 @@ def small_llama() -> Loaded:
 def with_mistake(mistake: str) -> Loaded:
     """The small Llama with its attention replaced by one that makes *mistake* ("" for none)."""
     loaded = small_llama()
-    keyword = cache_keyword(loaded.model.model.layers[0].self_attn.forward) or "cache"
+    keyword = cache_keyword(loaded.model.model.layers[0].self_attn) or "cache"
     for layer in loaded.model.model.layers:
         layer.self_attn.forward = _forward(layer.self_attn, loaded.model.model.rotary_emb, mistake, keyword)
     return loaded
 
 
-def with_cache(make: Callable[[Any], Any]) -> Loaded:
-    """The small Llama that builds its cache with *make(config)* where none is passed."""
-    loaded = small_llama()
-    original = loaded.model.forward
-    keyword = cache_keyword(original) or "cache"
+def with_cache(make: Callable[[Any], Any], family: str = "llama") -> Loaded:
+    """The small *family* that builds its cache with *make(config)* where none is passed."""
+    return _with_built(load(Source(family, random_weights=True)), make)
 
+
+def _with_built(loaded: Loaded, make: Callable[[Any], Any]) -> Loaded:
+    original = loaded.model.forward
+    keyword = cache_keyword(loaded.model) or "cache"
+
+    @functools.wraps(original)
     def forward(*arguments: Any, **options: Any) -> Any:
         if options.get("use_cache") and options.get(keyword) is None:
             options[keyword] = make(loaded.config)
         return original(*arguments, **options)
 
-    forward.__signature__ = __import__("inspect").signature(original)  # type: ignore[attr-defined]
     loaded.model.forward = forward
     return loaded
 
@@ -71,14 +75,31 @@ def _forward(module: Any, rotary: Any, mistake: str, keyword: str) -> Callable[.
         cache = options.get(keyword)
         rows, tokens = hidden_states.shape[:2]
         past = 0 if cache is None else int(cache.get_seq_length(index))
+        if mistake == "cached-prompt-raises" and cache is not None and tokens > 1 and not past:
+            raise RuntimeError("the cache has no room")
         cos, sin = position_embeddings
         if mistake == "rotary-off-by-one" and past:
             cos, sin = rotary(hidden_states, position_ids + 1)
+        if mistake == "rotary-from-zero" and past:
+            cos, sin = rotary(hidden_states, torch.arange(tokens)[None])
+        if mistake == "rotary-of-the-first-in-a-chunk" and past:
+            cos, sin = cos[:, :1], sin[:, :1]
         q = module.q_proj(hidden_states).view(rows, tokens, queries, dim).transpose(1, 2)
         k = module.k_proj(hidden_states).view(rows, tokens, kv_heads, dim).transpose(1, 2)
         v = module.v_proj(hidden_states).view(rows, tokens, kv_heads, dim).transpose(1, 2)
-        q, k = _rotated(q, cos, sin), _rotated(k, cos, sin)
-        k, v = _remember(cache, k, v, past)
+        q = _rotated(q, cos, sin)
+        if mistake == "rotated-after-update":
+            k, v = _remember(cache, k, v, past)
+            k = _rotated(k, *rotary(hidden_states, torch.arange(k.shape[2])[None] + 3 * bool(past)))
+        else:
+            k, v = _remember(cache, _rotated(k, cos, sin), v, past)
+        if mistake == "keys-of-another-row" and past:
+            k = k.roll(1, dims=0)
+        if mistake == "values-shifted-by-one" and past:
+            v = v.roll(1, dims=2)
+        if mistake == "sees-the-newest-only" and past:
+            k, v = k[:, :, -tokens:], v[:, :, -tokens:]
+            attention_mask = None
         if mistake != "tiled-before-update":
             k, v = _expanded(k), _expanded(v)
         scores = q @ k.transpose(-1, -2) / dim**0.5
@@ -96,10 +117,32 @@ def _forward(module: Any, rotary: Any, mistake: str, keyword: str) -> Callable[.
             return k.transpose(1, 2), v.transpose(1, 2)
         if mistake == "tiled-before-update":
             k, v = _expanded(k), _expanded(v)
-        if mistake == "upcast":
-            k, v = cache.update(k.double(), v.double(), index)
+        if mistake in ("upcast", "downcast"):
+            wide = torch.float64 if mistake == "upcast" else torch.bfloat16
+            k, v = cache.update(k.to(wide), v.to(wide), index)
             return k.float(), v.float()
+        if mistake == "rounded-through-half":
+            return cache.update(k.half().float(), v.half().float(), index)  # type: ignore[no-any-return]
+        if mistake == "update-twice":
+            cache.update(k, v, index)
+        if mistake == "prompt-not-stored" and k.shape[2] > 1:
+            return k, v
+        if mistake == "stored-in-the-first-layer":
+            return cache.update(k, v, 0)  # type: ignore[no-any-return]
+        if mistake == "keys-stored-as-values":
+            return cache.update(k, k, index)  # type: ignore[no-any-return]
+        if mistake == "cache-ignored":
+            cache.update(k, v, index)
+            return k, v
+        if mistake == "transposed-heads":
+            return cache.update(k.flip(1), v, index)  # type: ignore[no-any-return]
         k, v = cache.update(k, v, index)
+        if mistake == "keeps-the-last-four":
+            cache.layers[index].keys, cache.layers[index].values = k[:, :, -4:], v[:, :, -4:]
+        if mistake == "rotates-the-past-again" and past:
+            cache.layers[index].keys = torch.cat([-k[:, :, :past], k[:, :, past:]], dim=2)
+        if mistake == "not-a-number" and past == 7:
+            cache.layers[index].values[0, 0, -1, 0] = float("nan")
         if mistake == "corrupted-element" and index == 0 and past == 8:
             cache.layers[index].keys[0, 0, 0, 0] += 5.0
         return k, v
@@ -116,6 +159,10 @@ def _forward(module: Any, rotary: Any, mistake: str, keyword: str) -> Callable[.
     def _expanded(tensor: torch.Tensor) -> torch.Tensor:
         if mistake == "interleaved-heads":
             return tensor.repeat(1, group, 1, 1)
+        if mistake == "heads-reversed":
+            return tensor.flip(1).repeat_interleave(group, dim=1)
+        if mistake == "first-head-for-all":
+            return tensor[:, :1].expand(-1, queries, -1, -1)
         return tensor.repeat_interleave(group, dim=1)
 
     def _mask(given: torch.Tensor | None, scores: torch.Tensor, past: int) -> torch.Tensor:
@@ -126,6 +173,16 @@ def _forward(module: Any, rotary: Any, mistake: str, keyword: str) -> Callable[.
             given = None
         if mistake == "padding-forgotten" and past:
             given = None
+        if mistake == "no-causal-mask":
+            return torch.zeros_like(scores)
+        if mistake in ("sees-one-too-many", "misses-itself", "misses-the-first"):
+            shift = {"sees-one-too-many": 1, "misses-itself": -1}.get(mistake, 0)
+            causal, given = torch.ones_like(causal).tril(width - tokens + shift), None
+            # Whoever would see nothing sees itself.
+            causal |= (causal.sum(-1, keepdim=True) == 0) & torch.eye(tokens, width, dtype=torch.bool)
+            if mistake == "misses-the-first" and width > 1:
+                causal[1:, 0] = False
+                causal[:1, 0] = past == 0
         if given is None:
             allowed = causal[None, None]
         else:
@@ -203,3 +260,216 @@ class SelectsTheFirst(DynamicCache):
     def batch_select_indices(self, indices: torch.Tensor) -> None:
         for layer in self.layers:
             layer.keys, layer.values = layer.keys[: len(indices)], layer.values[: len(indices)]
+
+
+class HalfTheWindow(DynamicSlidingWindowLayer):
+    """A windowed layer that drops rows too early."""
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        returned = super().update(key_states, value_states, *args, **kwargs)
+        keep = max(1, self.sliding_window // 2)
+        self.keys, self.values = self.keys[:, :, -keep:], self.values[:, :, -keep:]
+        return returned
+
+
+class OneRowTooMany(DynamicSlidingWindowLayer):
+    """A windowed layer that keeps its whole window: the next token then sees one position more than the mask has."""
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        returned = super().update(key_states, value_states, *args, **kwargs)
+        self.keys, self.values = returned[0][:, :, -self.sliding_window :], returned[1][:, :, -self.sliding_window :]
+        return returned
+
+
+class MaskTooWide(DynamicCache):
+    """Announces one column more than it has rows."""
+
+    def get_mask_sizes(self, *arguments: Any, **options: Any) -> Any:
+        length, offset = super().get_mask_sizes(*arguments, **options)
+        return length, offset + 1
+
+
+class LengthOffByOne(DynamicCache):
+    """Counts the next token already."""
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        length = super().get_seq_length(layer_idx)
+        return length + 1 if length else 0
+
+
+class CropOneTooFew(DynamicCache):
+    """Takes back one token less than it was asked for."""
+
+    def crop(self, tokens: int) -> None:
+        super().crop(tokens + 1 if tokens < -1 else tokens)
+
+
+class ReorderForgotten(DynamicCache):
+    """Leaves every hypothesis of a beam search with the past of another."""
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        return None
+
+
+class ResetForgotten(DynamicCache):
+    """Is as full after reset as it was before."""
+
+    def reset(self) -> None:
+        return None
+
+
+class FourBits(QuantizedLayer):
+    """A right layer of four bits: groups along the head dim, each with a scale and a zero."""
+
+    wrong = ""
+
+    def __init__(self) -> None:
+        super().__init__(q_group_size=16, residual_length=4)
+
+    def _quantize(self, tensor: torch.Tensor, axis: int) -> Any:
+        grouped = tensor.reshape(-1, self.q_group_size)
+        low, high = grouped.amin(1, keepdim=True), grouped.amax(1, keepdim=True)
+        scale = ((high - low) / 15).clamp(min=1e-8)
+        return ((grouped - low) / scale).round().to(torch.uint8), scale, low, tensor.shape
+
+    def _dequantize(self, quantized: Any) -> torch.Tensor:
+        packed, scale, low, shape = quantized
+        if self.wrong == "low-forgotten":
+            low = torch.zeros_like(low)
+        if self.wrong == "scale":
+            scale, low = 2 * scale, 2 * low
+        tensor = (packed * scale + low).reshape(shape)
+        if self.wrong == "axis":
+            batch, heads, rows, dim = tensor.shape
+            return tensor.transpose(2, 3).reshape(batch, heads, rows, dim)
+        return tensor
+
+
+class FourBitsWrongAxis(FourBits):
+    """Read back along another axis than it was packed along."""
+
+    wrong = "axis"
+
+
+class FourBitsTwiceAsLarge(FourBits):
+    """Scaled back by twice the scale."""
+
+    wrong = "scale"
+
+
+class FourBitsWithoutZero(FourBits):
+    """Scaled back, and not moved back to where the numbers were."""
+
+    wrong = "low-forgotten"
+
+
+def with_layers(make: Callable[[int], Any], family: str = "llama") -> Loaded:
+    """The small *family* whose dynamic caches have layers made by *make(window)*."""
+
+    def build(config: Any) -> Any:
+        cache = DynamicCache(config=config)
+        cache.layers = [make(getattr(layer, "sliding_window", 0)) for layer in cache.layers]
+        return cache
+
+    return with_cache(build, family)
+
+
+def with_legacy_tuples() -> Loaded:
+    """The small Llama that hands back a tuple of pairs of tensors."""
+    loaded = small_llama()
+    original = loaded.model.forward
+    keyword = cache_keyword(loaded.model) or "cache"
+
+    @functools.wraps(original)
+    def forward(*arguments: Any, **options: Any) -> Any:
+        past = options.get(keyword)
+        if isinstance(past, tuple):
+            options[keyword] = DynamicCache(past)
+        output = original(*arguments, **options)
+        if output.get(keyword) is not None:
+            output[keyword] = tuple((layer.keys, layer.values) for layer in output[keyword].layers)
+        return output
+
+    loaded.model.forward = forward
+    return loaded
+
+
+def with_cross_attention(mistake: str) -> Loaded:
+    """A small BART whose cross-attention computes its keys and values anew, or appends them, in every step."""
+    loaded = load(Source("bart", random_weights=True))
+    for layer in loaded.model.model.decoder.layers:
+        attention = layer.encoder_attn
+
+        def forward(*arguments: Any, original: Any = attention.forward, **options: Any) -> Any:
+            cache = options.get("cache")
+            index = layer_index[id(original.__self__)]
+            if cache is not None and mistake == "computed-anew":
+                cache.is_updated[index] = False
+                cache.cross_attention_cache.layers[index].reset()
+            if cache is not None and mistake == "appended":
+                cache.is_updated[index] = False
+            return original(*arguments, **options)
+
+        attention.forward = forward
+    layer_index = {id(layer.encoder_attn): index for index, layer in enumerate(loaded.model.model.decoder.layers)}
+    return loaded
+
+
+def with_state_from_zero() -> Loaded:
+    """A small Mamba2 whose recurrent state starts anew in every step."""
+
+    class Forgetful(DynamicCache):
+        def update_recurrent_state(
+            self, recurrent_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+        ) -> Any:
+            return super().update_recurrent_state(torch.zeros_like(recurrent_states), layer_idx, *args, **kwargs)
+
+    return with_cache(lambda config: Forgetful(config=config), "mamba2")
+
+
+def without_positions(loaded: Loaded) -> Loaded:
+    """*loaded* that counts positions from 0 wherever it is not told them."""
+    original = loaded.model.forward
+
+    @functools.wraps(original)
+    def forward(*arguments: Any, **options: Any) -> Any:
+        if options.get("position_ids") is None and options.get("input_ids") is not None:
+            options["position_ids"] = torch.arange(options["input_ids"].shape[1])[None]
+        return original(*arguments, **options)
+
+    loaded.model.forward = forward
+    return loaded
+
+
+def with_wrong_generate() -> Loaded:
+    """The small Llama whose ``prepare_inputs_for_generation`` leaves positions behind by one."""
+    loaded = small_llama()
+    original = loaded.model.prepare_inputs_for_generation
+
+    @functools.wraps(original)
+    def prepare(*arguments: Any, **options: Any) -> Any:
+        inputs = original(*arguments, **options)
+        positions = inputs.get("position_ids")
+        if positions is not None and int(positions.min()) > 0:
+            inputs["position_ids"] = positions - 1
+        return inputs
+
+    loaded.model.prepare_inputs_for_generation = prepare
+    return loaded
+
+
+def handing_none_back() -> Loaded:
+    """A forward that fills the cache that it is given and hands none back: generate goes on without its past."""
+    loaded = with_cache(lambda config: DynamicCache(config=config))
+    original = loaded.model.forward
+
+    @functools.wraps(original)
+    def forward(*arguments: Any, **options: Any) -> Any:
+        given = options.get("cache") is not None
+        output = original(*arguments, **options)
+        if given:
+            output["cache"] = None
+        return output
+
+    loaded.model.forward = forward
+    return loaded

@@ -47,7 +47,7 @@ def test_a_config_file_is_enough_for_random_weights(saved: Path) -> None:
 
 def test_several_models_are_run_apart_and_counted(tmp_path: Path) -> None:
     result = run("--random-weights", "llama", "rwkv", "--json", str(tmp_path / "out.json"))
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 2, result.output
     assert "2 models: 1 passed, 1 unsupported" in result.output
     names = [one.model for one in read_json((tmp_path / "out.json").read_text())]
     assert names == ["llama", "rwkv"]
@@ -67,7 +67,8 @@ def test_a_model_that_takes_too_long_is_ended() -> None:
         (["llama", "--random-weights", "--device", "warp"], "device warp cannot be used"),
         (["llama", "--random-weights", "--dtype", "float99"], "no dtype of torch"),
         (["/nowhere/at/all"], "cannot load /nowhere/at/all"),
-        (["/nowhere/at/all", "--random-weights"], "neither a model type, nor a config.json"),
+        (["/nowhere/at/all", "--random-weights"], "there is no such folder or file"),
+        (["nobody-has/this-model"], "not in the local cache"),
         (["rwkv", "--random-weights"], "takes no cache"),
     ],
 )
@@ -83,6 +84,92 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path) -> None:
     result = run("--random-weights", str(tmp_path / "config.json"))
     assert result.exit_code == 2
     assert "is no configuration" in " ".join(result.output.split())
+
+
+def test_several_kinds_of_cache_are_run_one_after_the_other(tmp_path: Path) -> None:
+    result = run(
+        "--random-weights", "llama", "--cache", "dynamic", "--cache", "static", "--check", "bytes",
+        "--at-length", "1000", "--markdown", str(tmp_path / "out.md"), "--json", str(tmp_path / "out.json"),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "2 runs: 2 passed" in result.output
+    assert "extrapolated to 1000 tokens x 2 rows" in " ".join(result.output.split())
+    assert [one.cache for one in read_json((tmp_path / "out.json").read_text())] == ["dynamic", "static"]
+    page = (tmp_path / "out.md").read_text()
+    assert "## llama, static cache: passed" in page
+    assert "seed 0" in page
+    assert "Prompt: `[[" in page
+
+
+def test_a_check_can_be_left_out_and_is_listed_as_such() -> None:
+    result = run("--random-weights", "llama", "--skip", "generate", "--skip", "head-map")
+    assert result.exit_code == 0, result.output
+    assert result.output.count("left out (--skip)") == 2
+
+
+def test_all_checks_are_listed_with_what_they_are_for() -> None:
+    from kvlint.runtime.checks.base import all_checks
+
+    result = run("--list-checks")
+    assert result.exit_code == 0, result.output
+    for check in all_checks():
+        assert check.name in result.output
+        assert check.explanation
+    assert "[batch, kv heads" in " ".join(result.output.split())
+
+
+def test_an_interrupted_sweep_goes_on_from_what_it_kept(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.jsonl"
+    first = run("--random-weights", "llama", "--check", "kv-heads", "--resume", str(kept))
+    assert first.exit_code == 0, first.output
+    with kept.open("a", encoding="utf-8") as file:
+        file.write('{"model": "gpt2", "cut off')  # a kill in the middle of a line
+    second = run("--random-weights", "llama", "gpt2", "--check", "kv-heads", "--resume", str(kept))
+    assert second.exit_code == 0, second.output
+    assert "[2/2] gpt2" in second.output
+    assert "] llama" not in second.output
+    assert [json.loads(line)["model"] for line in kept.read_text().splitlines()] == ["llama", "gpt2"]
+
+
+def test_results_of_another_release_are_not_gone_on_with(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text(json.dumps(replace(SOUND, transformers="4.99.0").to_json()) + "\n")
+    result = run("--random-weights", "llama", "--resume", str(kept))
+    assert result.exit_code == 2
+    assert "holds results of transformers 4.99.0" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("options", [(), ("--random-weights",)])
+def test_code_of_a_model_is_not_passed_over_in_silence(options: tuple[str, ...], tmp_path: Path) -> None:
+    model = broken.small_llama().model
+    model.config.auto_map = {"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}
+    model.save_pretrained(tmp_path)
+    data = json.loads((tmp_path / "config.json").read_text())
+    data["auto_map"] = {"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    name = str(tmp_path / "config.json") if options else str(tmp_path)
+    refused = run(*options, name, "--check", "kv-heads")
+    assert refused.exit_code == 2
+    assert "brings its own code (modeling_own.OwnForCausalLM)" in " ".join(refused.output.split())
+    accepted = run(*options, name, "--check", "kv-heads", "--ignore-remote-code")
+    assert accepted.exit_code == 0, accepted.output
+
+
+def test_code_of_a_model_is_run_where_asked_for(tmp_path: Path) -> None:
+    broken.small_llama().model.save_pretrained(tmp_path)
+    (tmp_path / "modeling_own.py").write_text(
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        "class OwnForCausalLM(LlamaForCausalLM):\n"
+        "    config_class = LlamaConfig\n"
+        "    def forward(self, *arguments, **options):\n"
+        "        raise RuntimeError('this is the own code')\n"
+    )
+    data = json.loads((tmp_path / "config.json").read_text())
+    data["auto_map"] = {"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    result = run(str(tmp_path), "--trust-remote-code")
+    assert result.exit_code == 2
+    assert "this is the own code" in " ".join(result.output.split())
 
 
 def test_pickled_weights_need_a_flag(tmp_path: Path) -> None:
@@ -157,7 +244,8 @@ def test_exit_codes_are_those_of_the_linter() -> None:
     assert exit_code((SOUND,)) == 0
     assert exit_code((SOUND, failed)) == 1
     assert exit_code((unsupported,)) == 2
-    assert exit_code((SOUND, unsupported)) == 0
+    assert exit_code((SOUND, unsupported)) == 2
+    assert exit_code((failed, unsupported)) == 1
 
 
 def test_json_is_read_back_unchanged() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.expectations import LayerExpectation
 from kvlint.runtime.inspection import EXPLANATIONS, Problem
 from kvlint.runtime.models import describe
@@ -27,7 +28,11 @@ class Evidence:
     runner: Runner
     recording: Recording
     expected: tuple[LayerExpectation, ...]
-    last: CheckResult | None = None
+
+    @property
+    def lossy(self) -> bool:
+        """True where the cache keeps rows quantized: what is read differs a little from what was written."""
+        return any(cache_layers.is_quantized(layer) for layer in cache_layers.self_layers(self.recording.cache))
 
     @property
     def plan(self) -> Plan:
@@ -101,6 +106,25 @@ class Outcome:
             return Outcome.passed(f"largest difference {gap:.1e}", gap, tolerance)
         return Outcome.failed(f"{what}: within {tolerance:.1e}", f"a difference of {gap:.1e}", code, (), gap, tolerance)
 
+    @staticmethod
+    def resembles(found: Any, wanted: Any, least: float, what: str, layers: Sequence[int] = ()) -> Outcome:
+        """Passed where two tensors correlate by at least *least*: for what a quantized cache reads back."""
+        if tuple(found.shape) != tuple(wanted.shape):
+            return Outcome.failed(f"{what} of shape {list(wanted.shape)}", f"{list(found.shape)}", layers=layers)
+        alike = correlation(found, wanted)
+        if alike >= least:
+            return Outcome.passed(f"correlation {alike:.3f}", 1 - alike, 1 - least)
+        expected = f"{what}: a correlation of at least {least}"
+        return Outcome.failed(expected, f"{alike:.3f}", "", layers, 1 - alike, 1 - least)
+
+
+def correlation(first: Any, second: Any) -> float:
+    """The correlation of all numbers of two tensors of one shape; 1.0 for two that are constant."""
+    one, two = first.double().flatten(), second.double().flatten()
+    one, two = one - one.mean(), two - two.mean()
+    norms = float(one.norm() * two.norm())
+    return float(one @ two) / norms if norms else 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -142,8 +166,9 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(ordered)
 
 
-def run_checks(evidence: Evidence, only: Sequence[str] = ()) -> tuple[CheckResult, ...]:
-    """Runs all checks (or those named in *only* with what they build on) and returns their results in order.
+def run_checks(evidence: Evidence, only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[CheckResult, ...]:
+    """Runs all checks (or those named in *only* with what they build on) and returns their results in order. Those in
+    *skip* are left out and listed as such; what builds on them is run.
 
     An exception inside a check fails that check with the exception's text; out-of-memory errors pass through.
     """
@@ -151,6 +176,9 @@ def run_checks(evidence: Evidence, only: Sequence[str] = ()) -> tuple[CheckResul
     results: dict[str, CheckResult] = {}
     for one in all_checks():
         if wanted is not None and one.name not in wanted:
+            continue
+        if one.name in skip:
+            results[one.name] = CheckResult(one.name, Status.NOT_APPLICABLE, found="left out (--skip)")
             continue
         blocker = next((need for need in one.needs if results[need].status in (Status.FAILED, Status.SKIPPED)), None)
         if blocker is not None:

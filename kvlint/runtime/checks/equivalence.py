@@ -6,12 +6,42 @@ position must be the same too, unless the uncached logits of the two candidates 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kvlint.runtime.checks.base import Evidence, Outcome, check
+from kvlint.runtime.expectations import text_config
+from kvlint.runtime.models import describe
 from kvlint.runtime.probe import Step
+from kvlint.runtime.result import Status
 
-_BASE = ("runs", "kv-heads", "head-dim", "stored-rows", "seq-length")
+_BASE = ("runs", "finite")
+_ALIKE = 0.9
+"""Least correlation of logits with a quantized cache to those without one. Measured on 5.24 with random models: 0.98 and
+more with 4 bits in groups of 16; a cache that is read along another axis gives less than 0.7."""
+
+_BIDIRECTIONAL = ("use_bidirectional_attention", "bidirectional", "prefix_lm", "bi_data")
+"""Fields by which configurations say that a token may see later ones."""
+
+
+@check("causal", needs=_BASE)
+def causal(evidence: Evidence) -> Outcome:
+    """What a decoder says of a token must not change when later tokens change: keys and values of a cached token stay as
+    they are, so a model that looks ahead cannot agree with its own cache."""
+    recording = evidence.recording
+    if recording.leak is None or recording.reference is None:
+        return Outcome.not_applicable("no uncached forward to compare with")
+    config = text_config(evidence.runner.config)
+    told = next((name for name in _BIDIRECTIONAL if getattr(config, name, None)), "")
+    if told or getattr(config, "is_causal", True) is False:
+        return Outcome.not_applicable(f"the configuration asks for attention to later tokens ({told or 'is_causal'})")
+    tolerance = evidence.tolerance(recording.reference)
+    if recording.leak <= tolerance:
+        return Outcome.passed(f"largest change {recording.leak:.1e}", recording.leak, tolerance)
+    return Outcome.failed(
+        f"logits of the prompt to stay within {tolerance:.1e} when later tokens change (a causal mask)",
+        f"a change of {recording.leak:.1e}", "", (), recording.leak, tolerance,
+    )  # fmt: skip
 
 
 def _steps(evidence: Evidence, steps: list[Step], what: str) -> Outcome:
@@ -20,8 +50,7 @@ def _steps(evidence: Evidence, steps: list[Step], what: str) -> Outcome:
         return Outcome.not_applicable("no uncached forward to compare with")
     if not recording.consistent:
         return Outcome.not_applicable(
-            f"the uncached model is not causal: its answer for the prompt changes by {recording.inconsistency:.1e} "
-            "when more tokens follow"
+            f"the uncached model's answer for the prompt changes by {recording.inconsistency:.1e} when more tokens follow"
         )
     if not steps:
         return Outcome.not_applicable("no such step in this run")
@@ -30,18 +59,47 @@ def _steps(evidence: Evidence, steps: list[Step], what: str) -> Outcome:
     for step in steps:
         wanted = recording.reference[:, step.start : step.start + step.tokens]
         outcome = same_answer(evidence, step.logits, wanted, f"{what} ({step.name})")
-        if outcome.status.value == "failed":
-            return outcome
+        if outcome.status is Status.FAILED:
+            return _located(evidence, step, outcome)
         if (outcome.deviation or 0.0) >= (worst.deviation or 0.0):
             worst = outcome
     return worst
 
 
+def _located(evidence: Evidence, failed: Step, outcome: Outcome) -> Outcome:
+    """*outcome* with the first layer whose output differs in the failed step: the run up to it is repeated once with
+    the cache and once without, and what the layers hand on is compared."""
+    runner, ids = evidence.runner, evidence.recording.ids
+    cache = None
+    for step in evidence.recording.steps:
+        if step is failed:
+            break
+        _, cache = runner.advance(ids[:, step.start : step.start + step.tokens], cache or runner.new_cache())
+    part = slice(failed.start, failed.start + failed.tokens)
+    if cache is None:
+        cache = runner.new_cache() or runner.built_cache()
+    try:
+        found, wanted = runner.hidden(ids[:, part], cache), runner.hidden(ids[:, : part.stop], None)
+    except Exception:  # a help for the reader only; models need not be able to show their hidden states
+        return outcome
+    for index, (one, two) in enumerate(zip(found, wanted, strict=False)):
+        if one.dim() != 3 or one.shape != two[:, part].shape:
+            return outcome
+        gap = float((one - two[:, part]).abs().max())
+        if gap > evidence.tolerance(two):
+            place = "in the first hidden state" if index == 0 else f"in the output of layer {index - 1}"
+            text = f"{outcome.found}, first {place} ({gap:.1e})"
+            return replace(outcome, found=text, layers=() if index == 0 else (index - 1,))
+    return outcome
+
+
 def same_answer(evidence: Evidence, found: Any, wanted: Any, what: str) -> Outcome:
     """Compares logits ``(rows, tokens, vocabulary)``, and the greedy token wherever the choice is clear."""
+    if evidence.lossy:
+        return Outcome.resembles(found, wanted, _ALIKE, what)
     tolerance = evidence.tolerance(wanted)
     outcome = Outcome.compared(found, wanted, tolerance, what)
-    if outcome.status.value == "failed":
+    if outcome.status is Status.FAILED or wanted.shape[-1] < 2:  # one number a token: an end of speech, not a choice
         return outcome
     best = wanted.topk(2, dim=-1)
     clear = (best.values[..., 0] - best.values[..., 1]) > 2 * tolerance
@@ -51,28 +109,24 @@ def same_answer(evidence: Evidence, found: Any, wanted: Any, what: str) -> Outco
     return outcome
 
 
-@check("prefill", needs=_BASE)
+@check("prefill", needs=(*_BASE, "causal"))
 def prefill(evidence: Evidence) -> Outcome:
     """The prompt's logits must not depend on whether a cache is filled on the way."""
     return _steps(evidence, list(evidence.recording.steps[:1]), "logits of the prompt")
 
 
-@check("cached-steps", needs=(*_BASE, "prefill"))
+@check("cached-steps", needs=(*_BASE, "prefill", "quantized-rows"))
 def cached_steps(evidence: Evidence) -> Outcome:
     """A token fed alone, with the cache, must get the logits it gets in a forward over everything. Where it does not,
     positions, mask or cached rows are wrong, and generated text is fluent and wrong."""
-    if evidence.plan.cache == "quantized":
-        return Outcome.not_applicable("a quantized cache is lossy by design")
     single = [step for step in evidence.recording.steps if step.name.startswith("step")]
     return _steps(evidence, single, "logits with the cache as without")
 
 
-@check("cached-chunk", needs=(*_BASE, "prefill"))
+@check("cached-chunk", needs=(*_BASE, "prefill", "quantized-rows"))
 def cached_chunk(evidence: Evidence) -> Outcome:
     """Several tokens fed at once onto a filled cache (speculative decoding, chunked prefill, the next turn of a chat)
     must get the logits they get in a forward over everything: here the mask has to be right, too."""
-    if evidence.plan.cache == "quantized":
-        return Outcome.not_applicable("a quantized cache is lossy by design")
     error = evidence.recording.chunk_error
     if error.startswith(("AssertionError", "NotImplementedError", "ValueError")):
         return Outcome.not_applicable(f"the model refuses several tokens at once: {error}")
@@ -100,12 +154,10 @@ def _padded(evidence: Evidence, parts: tuple[int, ...]) -> Outcome:
     runner, plan = evidence.runner, evidence.plan
     if runner.loaded.encoder_decoder:
         return Outcome.not_applicable("decoders of encoder-decoder models are not padded on the left")
-    if plan.cache == "quantized":
-        return Outcome.not_applicable("a quantized cache is lossy by design")
     if not runner.masked:
         return Outcome.not_applicable("forward takes no attention_mask")
     if not evidence.recording.consistent:
-        return Outcome.not_applicable("the uncached model is not causal")
+        return Outcome.not_applicable("the uncached model's answers change when more tokens follow")
     if plan.batch < 2 or plan.prompt <= plan.padding:
         return Outcome.not_applicable("needs two rows and a prompt longer than the padding")
     torch = runner.torch
@@ -128,7 +180,7 @@ def default_positions(evidence: Evidence) -> Outcome:
     """A loop that passes only the new ids and the cache must work: the model takes positions and mask from the cache.
     Where it does not, hand-written loops decode with wrong positions while ``generate``, which passes them, is right."""
     runner, recording = evidence.runner, evidence.recording
-    if recording.reference is None or not recording.consistent or evidence.plan.cache == "quantized":
+    if recording.reference is None or not recording.consistent:
         return Outcome.not_applicable("no uncached forward to compare with")
     if runner.loaded.encoder_decoder or not runner.positions:
         return Outcome.not_applicable("forward takes no position_ids")
@@ -164,10 +216,12 @@ def generate(evidence: Evidence) -> Outcome:
         getattr(runner.model, "prepare_inputs_for_generation", None)
     ):
         return Outcome.not_applicable("the model has no generate")
-    if plan.cache == "quantized":
-        return Outcome.not_applicable("a quantized cache is lossy by design")
+    if runner.loaded.encoder_decoder and not runner.text_encoder:
+        return Outcome.not_applicable("its encoder takes no ids")
+    if evidence.lossy:
+        return Outcome.not_applicable("a quantized cache is lossy: its tokens may be others")
     if not evidence.recording.consistent:
-        return Outcome.not_applicable("the uncached model is not causal")
+        return Outcome.not_applicable("the uncached model's answers change when more tokens follow")
     ids = runner.prompt(plan.prompt, seed=3)
     options: dict[str, Any] = {
         "do_sample": False, "num_beams": 1, "max_new_tokens": plan.steps, "min_new_tokens": plan.steps,
@@ -177,10 +231,17 @@ def generate(evidence: Evidence) -> Outcome:
     implementation = {"static": "static", "offloaded": "offloaded", "offloaded-static": "offloaded_static"}.get(
         plan.cache
     )
-    cached_options = {"cache_implementation": implementation} if implementation else {}
+    cached_options: dict[str, Any] = {"cache_implementation": implementation} if implementation else {}
+    if plan.make_cache is not None and runner.keyword:
+        cached_options = {runner.keyword: runner.new_cache()}
     with runner.torch.no_grad():
+        try:
+            plain = runner.model.generate(ids, use_cache=False, **options)
+        except Exception as error:  # whatever a family's own generate asks for beside ids: no matter of the cache
+            if type(error).__name__ == "OutOfMemoryError":
+                raise
+            return Outcome.not_applicable(f"generate cannot be run on ids alone: {describe(error, 120)}")
         cached = runner.model.generate(ids, use_cache=True, **options, **cached_options)
-        plain = runner.model.generate(ids, use_cache=False, **options)
     if cached.logits is None or plain.logits is None:
         return Outcome.not_applicable("generate returns no logits")
     found = runner.torch.stack([step.float() for step in cached.logits], dim=1)
@@ -191,7 +252,7 @@ def generate(evidence: Evidence) -> Outcome:
         outcome = same_answer(
             evidence, found[:, position : position + 1], wanted[:, position : position + 1], "tokens of generate"
         )
-        if outcome.status.value == "failed":
+        if outcome.status is Status.FAILED:
             return outcome
         if bool((found[:, position].argmax(-1) != wanted[:, position].argmax(-1)).any()):
             return Outcome.passed(f"{position} tokens compared, then two candidates are nearly equal", None, tolerance)

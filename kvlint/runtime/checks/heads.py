@@ -18,7 +18,7 @@ from kvlint.runtime import layers as cache_layers
 from kvlint.runtime.checks.base import Evidence, Outcome, check
 from kvlint.runtime.expectations import Kind
 from kvlint.runtime.inspection import Problem
-from kvlint.runtime.probe import Runner, clone
+from kvlint.runtime.probe import Runner, clone, updates_seen_by
 
 _CANDIDATES = 4
 """Tensors looked at after an update; the attention's output is among the first two in every known model."""
@@ -50,25 +50,17 @@ class _Capture:
 
 @contextmanager
 def _capturing(runner: Runner, capture: _Capture) -> Iterator[None]:
-    from transformers.cache_utils import Cache
-
-    owner: Any = Cache
-    original = owner.update
-
-    def update(self: Any, key_states: Any, value_states: Any, layer_idx: int, *args: Any, **kwargs: Any) -> Any:
-        returned = original(self, key_states, value_states, layer_idx, *args, **kwargs)
-        capture.armed = layer_idx == capture.layer
-        return returned
+    def arm(cache: Any, layer: int, keys: Any, values: Any, returned: Any) -> None:
+        capture.armed = layer == capture.layer
 
     hooks = [
         module.register_forward_pre_hook(lambda module, arguments: capture.offer(arguments))
         for module in runner.model.modules()
     ]
-    owner.update = update
     try:
-        yield
+        with updates_seen_by(arm):
+            yield
     finally:
-        owner.update = original
         for hook in hooks:
             hook.remove()
 
@@ -102,7 +94,7 @@ def head_map(evidence: Evidence) -> Outcome:
     """Query head h reads kv head h // (query heads / kv heads). With h % kv heads (also: keys tiled instead of
     interleaved) every shape is right, and it is wrong only where 1 < kv heads < query heads."""
     runner = evidence.runner
-    if evidence.plan.cache == "quantized" or evidence.plan.offloads:
+    if evidence.lossy or evidence.plan.offloads:
         return Outcome.not_applicable("keys are not held as plain tensors on the device")
     ids = runner.prompt(evidence.plan.prompt + 1)
     cache, _ = runner.fill(ids)
