@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -1409,3 +1412,124 @@ def first(cache: DynamicCache, other):
     return SpecifierSet(">=5").contains(other), SpecifierSet(">=5").contains(), cache.key_cache
 """
     assert codes(text, "5.24.0") == {"KV202"}
+
+
+def test_a_hook_that_another_file_registers(tmp_path: Path) -> None:
+    """Where and how it is registered decides: on attention it writes under a key that nothing reads, on a model not."""
+    hooks = """
+def give_store(module, args, kwargs):
+    kwargs["past_key_value"] = module.new_store()
+    return args, kwargs
+
+
+def settings(kwargs):
+    kwargs["past_key_value"] = 1
+    return kwargs
+"""
+    register = """
+from transformers import AutoModelForCausalLM
+
+from hooks import give_store
+
+
+def calibrate(name):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    for layer in model.model.layers:
+        {module}.register_forward_pre_hook(give_store, with_kwargs=True)
+    return model
+"""
+    found = {}
+    for module in ("layer.self_attn", "model"):
+        folder = tmp_path / module
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text("")
+        (folder / "hooks.py").write_text(hooks)
+        (folder / "calibrate.py").write_text(register.format(module=module))
+        options = ("--isolated", "--no-cache", "--target", "5.24", "--exit-zero", "--output-format", "json")
+        command = [sys.executable, "-m", "kvlint", *options, str(folder)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        found[module] = {(Path(item["path"]).name, item["line"], item["code"]) for item in json.loads(run.stdout)}
+    assert found == {"layer.self_attn": {("hooks.py", 3, "KV306")}, "model": set()}
+
+
+@pytest.mark.parametrize("called", [True, False])
+def test_an_attribute_that_one_method_sets(called: bool) -> None:
+    code = """
+        from transformers import DynamicCache
+
+        class SpanCache(DynamicCache):
+            def fill(self):
+                self.value_cache = []
+
+            def spans(self):
+                return len([value for value in self.value_cache])
+
+        def use(cache):
+            {use}
+        """
+    assert codes(code.format(use="cache.fill()" if called else "pass")) == (set() if called else {"KV202"})
+
+
+def test_a_mixin_of_torch_brings_the_methods_of_a_module() -> None:
+    code = """
+        import torch
+        from transformers import DynamicCache
+
+        class MovableCache(DynamicCache{more}):
+            def move(self, device):
+                return self.to(device)
+        """
+    assert codes(code.format(more="")) == {"KV201"}
+    assert codes(code.format(more=", torch.nn.Module")) == set()
+
+
+def test_cache_position_of_a_mixer_is_only_tested() -> None:
+    code = """
+        from transformers.models.qwen3_next import modeling_qwen3_next
+
+        def forward(self, hidden_states, cache=None, cache_position=None, attention_mask=None, **kwargs):
+            decoding = cache is not None and cache_position is not None and hidden_states.shape[1] == 1
+            return self.one_step(hidden_states, cache) if decoding else self.chunked(hidden_states, cache)
+
+        modeling_qwen3_next.Qwen3NextGatedDeltaNet.forward = forward
+        """
+    assert codes(code) == {"KV307"}
+
+
+def test_past_that_the_project_hands_on_itself() -> None:
+    code = """
+        from transformers import GenerationMixin, OPTPreTrainedModel
+
+        class Captioner(OPTPreTrainedModel, GenerationMixin):
+            def prepare_inputs_for_generation(self, input_ids, past=None, **kwargs):
+                return {{"input_ids": input_ids if past is None else input_ids[:, -1:], "rows": past}}
+
+            def _update_model_kwargs_for_generation(self, outputs, model_kwargs, **kwargs):
+                {update}
+                return model_kwargs
+        """
+    assert "KV305" in codes(code.format(update="pass"))
+    assert "KV305" not in codes(code.format(update='model_kwargs["past"] = outputs.rows'))
+
+
+def test_settings_that_are_asked_what_they_are() -> None:
+    code = """
+        def rows(generation_config):
+            settings = generation_config.cache_config
+            if isinstance(settings, dict):
+                return settings.get("batch_size")
+            return settings.batch_size
+        """
+    assert codes(code) == set()
+
+
+def test_a_class_that_may_be_missing_is_asked_for() -> None:
+    code = """
+        def has_hybrid(cache):
+            try:
+                from transformers import HybridCache, StaticCache
+            except ImportError:
+                return False
+            return isinstance(cache, (HybridCache, StaticCache))
+        """
+    assert codes(code) == set()

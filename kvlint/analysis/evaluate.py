@@ -747,7 +747,7 @@ class Walk(Annotations):
             merged = join(self._function.returns, value) if self._function.returns else value
             if merged != self._function.returns:
                 self._function.returns = merged
-                if teaches(merged, ()):
+                if teaches(merged, ()) or any(isinstance(atom, LocalFunction) for atom in value):
                     self.tell_readers(self._function)
 
     def _exec_Raise(self, node: ast.Raise, flow: Flow) -> None:

@@ -73,8 +73,8 @@ class CacheUpdateArguments(Check):
         """Positional arguments of functions whose order changed."""
         told = NO_RELEASE
         for item in misplaced(facts, use):
-            wrong = use.place.releases & item.life
-            if wrong and not use.place.caught & {"TypeError", "Exception"} and not wrong & told:
+            wrong = (use.place.releases & item.life) - told
+            if wrong and not use.place.caught & {"TypeError", "Exception"}:
                 told |= wrong
                 yield self.finding(
                     facts,

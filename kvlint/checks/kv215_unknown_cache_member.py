@@ -11,14 +11,13 @@ from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.values import CACHE, CacheObject, NoneValue
 from kvlint.behaviour import broken_members
 from kvlint.checks.base import Check
-from kvlint.checks.kv201_removed_cache_method import inherits_all
 from kvlint.checks.layer_members import is_set_here
 from kvlint.checks.receivers import ATTRIBUTE_ERRORS, describe
 from kvlint.findings import Finding
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
 
-NAMED_HERE = frozenset({"constructed", "annotation", "isinstance", "self"})
+NAMED_HERE = frozenset({"constructed", "annotation", "isinstance"})
 """Where a cache is known from code that names its class."""
 CALLED = {"cache_position": "the position of the first new token is `cache.get_seq_length()`"}
 
@@ -62,8 +61,7 @@ def known_class(use: AttributeUse) -> CacheObject | None:
     found = [atom for atom in use.value if not isinstance(atom, NoneValue)]
     if len(found) != 1 or not isinstance(found[0], CacheObject) or found[0].source not in NAMED_HERE:
         return None
-    cache = found[0]
-    return None if cache.local_class is not None and not inherits_all(cache.local_class, use.name) else cache
+    return found[0] if found[0].local_class is None else None  # what a subclass is given is the project's business
 
 
 def is_set_around(facts: Facts, name: str) -> bool:

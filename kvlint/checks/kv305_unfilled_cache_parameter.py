@@ -213,6 +213,8 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     if not wrong or translated_by_decorator(item.info) or fills_it_itself(facts, item, parameter.arg):
         return NO_RELEASE
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
+    if parameter.arg in OLD_PARAMETERS and not loose and item.role != "prepare":
+        return NO_RELEASE  # it takes nothing of what the library passes: the project calls it in its own way
     if loose and item.encoder:
         return NO_RELEASE
     if loose and item.role in ("prepare", "model") and is_unread(item.info, accepted):

@@ -19,6 +19,7 @@ from kvlint.analysis.values import (
     literal,
     of_type,
 )
+from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import tree_of
 from kvlint.checks.stale_keys import dead_writes, loop_reads
@@ -28,6 +29,7 @@ from kvlint.releases import NO_RELEASE, ReleaseSet
 MODEL_BASES = ("Module", "PreTrainedModel", "Config", "Cache")
 OLD_KEYS = ("past_key_values", "cache_params")
 NEW_KEY = "cache"
+SINGULAR = "past_key_value"
 EVALUATION_METHODS = frozenset({"predict", "evaluate", "prediction_step", "evaluation_loop", "prediction_loop"})
 IGNORE_KEYWORDS = {"ignore_keys": EVALUATION_METHODS, "ignore_keys_for_eval": frozenset({"train"})}
 """Keywords that name output keys to leave out, and the methods of a trainer that take them."""
@@ -93,9 +95,10 @@ class RenamedCacheOutputKey(Check):
         """Dicts of generation: what is looked up in them under the old key, and what is put there."""
         if facts.in_transformers or facts.foreign_engine:
             return
-        life = stale(facts, OLD_KEYS[0])
+        renamed = stale(facts, OLD_KEYS[0])
         told: set[int] = set()
         for item in (*loop_reads(facts), *dead_writes(facts)):
+            life = releases_of(facts.timeline, "singular-keyword-swallowed") if item.key == SINGULAR else renamed
             wrong = life & item.place.releases
             raises = item.how == "raises"
             if not wrong or id(item.node) in told or (raises and item.place.caught & {"KeyError", "Exception"}):

@@ -224,7 +224,7 @@ def missing_members(facts: Facts, kind: str) -> Iterator[MissingMember]:
 
 
 def hidden_members(facts: Facts) -> Iterator[MissingMember]:
-    """``getattr(cache, "key_cache", None)`` where no release in force has the member: the default hides that it is gone.
+    """``getattr(cache, "key_cache", None)`` where a release in force lacks the member: the default hides that it is gone.
 
     Silent where the function asks the same object for anything else that may take its place, or where the default is no
     plain "there is none": such code knows more than one kind of cache.
@@ -247,8 +247,8 @@ def hidden_members(facts: Facts) -> Iterator[MissingMember]:
             continue
         lives = members_of(facts, cache, use.name)
         in_force = use.place.releases & cache.when
-        if lives and in_force and not in_force & lives:
-            yield MissingMember(use, cache, in_force, facts.timeline.all - lives)
+        if lives and in_force - lives:
+            yield MissingMember(use, cache, in_force - lives, facts.timeline.all - lives)
 
 
 def says_nothing(node: ast.expr) -> bool:

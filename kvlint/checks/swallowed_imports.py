@@ -10,10 +10,11 @@ from kvlint.analysis.facts import Facts, ImportUse
 from kvlint.analysis.nodes import assignment, walk
 from kvlint.checks.bindings import tree_of
 from kvlint.checks.symbols import IMPORT_ERRORS, SymbolReference, lacking
+from kvlint.releases import NO_RELEASE, ReleaseSet
 
 
 def swallowed_imports(facts: Facts) -> Iterator[SymbolReference]:
-    """Imports that fail on every release in force, in a function that gives up then.
+    """Imports that fail on a release in force, in a function that gives up then.
 
     Only where the same statement imports names that are there, which the function goes on to use: it would work but for
     the one that is gone. An import of that one alone asks whether there is such a class, and is answered.
@@ -23,21 +24,23 @@ def swallowed_imports(facts: Facts) -> Iterator[SymbolReference]:
         if not item.place.caught & IMPORT_ERRORS or item.place.typing_only or function is None:
             continue
         missing = item.place.releases & lacking(facts, item.qualified)
-        if not missing or item.place.releases - missing or not isinstance(statement, ast.ImportFrom):
+        if not missing or not isinstance(statement, ast.ImportFrom):
             continue
-        alive = names_that_work(facts, item, statement)
-        if alive and gives_up(facts, statement) and uses(function.node, alive):
-            yield SymbolReference(item.qualified, missing, item.node, facts.span(item.node), item.place, item, False)
+        if not gives_up(facts, statement):
+            continue
+        wrong = missing & working(facts, item, statement, function.node)
+        if wrong:
+            yield SymbolReference(item.qualified, wrong, item.node, facts.span(item.node), item.place, item, False)
 
 
-def names_that_work(facts: Facts, item: ImportUse, statement: ast.ImportFrom) -> set[str]:
-    """Names that the statement would bind to something that every release in force has."""
+def working(facts: Facts, item: ImportUse, statement: ast.ImportFrom, function: ast.AST) -> ReleaseSet:
+    """Releases that have a name of the statement which the function goes on to use."""
     module = item.qualified.rpartition(".")[0]
-    return {
-        alias.asname or alias.name
-        for alias in statement.names
-        if item.place.releases <= facts.timeline.importable(f"{module}.{alias.name}")
-    }
+    found = NO_RELEASE
+    for alias in statement.names:
+        if uses(function, {alias.asname or alias.name}):
+            found |= facts.timeline.importable(f"{module}.{alias.name}")
+    return found
 
 
 def gives_up(facts: Facts, statement: ast.ImportFrom) -> bool:
