@@ -88,9 +88,13 @@ def test_links_of_the_documentation_lead_somewhere() -> None:
         for page in _files()
         if page.suffix == ".md" and "tests" not in page.relative_to(ROOT).parts
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", FENCED.sub("", page.read_text(encoding="utf-8")))
-        if not (page.parent / target).exists()
+        if not (page.parent / target).exists() and target not in MADE_FOR_THE_SITE
     ]
     assert missing == []
+
+
+MADE_FOR_THE_SITE = ("../rules/index.md",)
+"""Pages that `scripts/site_pages.py` makes; the build of the site fails where one is not there."""
 
 
 def test_version_is_the_same_everywhere() -> None:
