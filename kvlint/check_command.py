@@ -34,6 +34,7 @@ from kvlint.options import (
     rule_options,
 )
 from kvlint.report import format_names
+from kvlint.report._text import plain
 from kvlint.selection import check_selectors
 
 if TYPE_CHECKING:
@@ -390,7 +391,7 @@ def lint_and_report(found: Discovery, settings: Settings, cwd: str, request: Req
         view = replace(view, elsewhere=fixes_elsewhere(view, outcome, found.files, options))
     if not request.quiet:
         for notice in notices:
-            print(f"kvlint: note: {notice}", file=sys.stderr)
+            print(f"kvlint: note: {plain(notice)}", file=sys.stderr)
     report(outcome, view, settings, request, stdin is not None)
     complain(faults)
     return exit_code(view, outcome, request, bool(faults))

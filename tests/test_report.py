@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kvlint.cli import main
 from kvlint.diagnostics import Diagnostic, FileSpan, PlacedEdit, PlacedFix, PlacedOrigin, PlacedRelated, SourceLine
 from kvlint.findings import Applicability, Category
 from kvlint.report import FOR_PEOPLE, format_names, render
@@ -357,3 +359,19 @@ def test_patch_names() -> None:
     assert patch("/abs/a.py", b"", b"x") == (
         b"--- a/abs/a.py\n+++ b/abs/a.py\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n"
     )
+
+
+@pytest.mark.parametrize("format_name", ["full", "concise", "grouped", "pylint"])
+def test_no_name_and_no_line_gives_a_terminal_or_a_runner_an_order(
+    format_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "::error title=x::\u202ea\x9b2J.py"
+    text = "from transformers import DynamicCache\nx = DynamicCache()[0]  # \u202e \x9b31m\n"
+    Path(name).write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["--isolated", "--no-cache", "--target", "5.24", "--output-format", format_name, name])
+    out = capsys.readouterr().out
+    assert "KV204" in out and "\\u202e" in out
+    assert not {"\u202e", "\x9b", "\x1b"} & set(out)
+    assert not any(line.lstrip().startswith("::") for line in out.splitlines())

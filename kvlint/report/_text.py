@@ -26,6 +26,31 @@ COLORS = {"bold": "1", "red": "1;31", "yellow": "1;33", "blue": "1;34", "cyan": 
 SEVERITY_COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
 
 
+TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that turn the direction of what is written: a terminal shows something else than what is there."""
+ORDERS = ("::", "##[", "##vso")
+"""What begins a line that a runner of GitHub or Azure obeys."""
+
+
+def is_plain(char: str) -> bool:
+    """False for a character that moves the cursor, colours or turns what a terminal shows, or ends a line."""
+    return (
+        char >= " " and not "\x7f" <= char <= "\x9f" and char not in TURNS and char not in "\u2028\u2029"
+    ) or char == "\t"
+
+
+def plain(text: str) -> str:
+    """*text* with such characters written out: nothing of it reaches a terminal as an order."""
+    if all(map(is_plain, text)):
+        return text
+    return "".join(char if is_plain(char) else f"\\u{ord(char):04x}" for char in text)
+
+
+def file_name(path: str) -> str:
+    """A path as text formats show it; one that a runner would obey begins with ``./``."""
+    return plain(f"./{path}" if path.startswith(ORDERS) else path)
+
+
 def paint(text: str, color: str, enabled: bool) -> str:
     """*text* in a colour where colours are *enabled*."""
     return f"\x1b[{COLORS[color]}m{text}\x1b[0m" if enabled and text else text
@@ -34,7 +59,7 @@ def paint(text: str, color: str, enabled: bool) -> str:
 def place(item: Diagnostic, color: bool = False) -> str:
     """``path:line:column``, in notebooks ``path:cell 3:line:column``."""
     cell = f"cell {item.cell}:" if item.cell is not None else ""
-    return f"{paint(item.path, 'bold', color)}:{cell}{item.line}:{item.column}"
+    return f"{paint(file_name(item.path), 'bold', color)}:{cell}{item.line}:{item.column}"
 
 
 def heading(item: Diagnostic, view: View) -> str:
@@ -42,7 +67,7 @@ def heading(item: Diagnostic, view: View) -> str:
     marks = " [*]" if view.is_fixable(item) else ""
     kind = f" ({item.category.value})" if item.category not in (Category.BREAKS, Category.META) else ""
     code = paint(item.code, SEVERITY_COLORS[item.severity], view.color)
-    return f"{code} {item.name}{paint(marks, 'cyan', view.color)}{kind}: {item.message}"
+    return f"{code} {item.name}{paint(marks, 'cyan', view.color)}{kind}: {plain(item.message)}"
 
 
 def count(number: int, noun: str) -> str:

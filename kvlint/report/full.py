@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kvlint.findings import Applicability, Category
-from kvlint.report._text import SEVERITY_COLORS, heading, paint, place, summary
+from kvlint.report._text import SEVERITY_COLORS, file_name, heading, is_plain, paint, place, plain, summary
 from kvlint.report._view import View
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ def block(item: Diagnostic, view: View) -> str:
         cell = f"cell {item.origin.cell}, " if item.origin.cell not in (None, item.cell) else ""
         text = item.origin.source.text.strip()
         text = text if len(text) <= ORIGIN_WIDTH else text[:ORIGIN_WIDTH] + "..."
-        cell = f"{item.origin.path}, " if item.origin.path else cell
-        remarks.append(f"{item.origin.text} ({cell}line {item.origin.line}): `{visible(text)}`")
-    remarks += [f"also {other.code} {other_place(other)}: {other.message}" for other in item.related]
+        cell = f"{file_name(item.origin.path)}, " if item.origin.path else cell
+        remarks.append(f"{plain(item.origin.text)} ({cell}line {item.origin.line}): `{visible(text)}`")
+    remarks += [f"also {other.code} {other_place(other)}: {plain(other.message)}" for other in item.related]
     if item.help:
-        remarks.append(f"help: {item.help}")
+        remarks.append(f"help: {plain(item.help)}")
     if item.fix is not None:
-        remarks.append(f"{AVAILABILITY[item.fix.applicability]}: {item.fix.title}")
+        remarks.append(f"{AVAILABILITY[item.fix.applicability]}: {plain(item.fix.title)}")
     if item.source and remarks:
         lines.append(f"{'':{width}} {bar}")
     lines += [f"{'':{width}} {equals} {remark}" for remark in remarks]
@@ -98,12 +98,12 @@ def block(item: Diagnostic, view: View) -> str:
 def other_place(other: PlacedRelated) -> str:
     """``path:line:column`` of another place of the same defect."""
     cell = f"cell {other.cell}:" if other.cell is not None else ""
-    return f"{other.path}:{cell}{other.line}:{other.column}"
+    return f"{file_name(other.path)}:{cell}{other.line}:{other.column}"
 
 
 def visible(text: str) -> str:
     """*text* without control characters that would move the cursor or colour the terminal."""
-    return "".join(char if char >= " " or char == "\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return "".join(char if is_plain(char) else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def underlined_margin(item: Diagnostic, line: SourceLine) -> str:

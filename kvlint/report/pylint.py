@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvlint.report._text import file_name, plain
 from kvlint.report._view import View
 from kvlint.report.json import message_with_cell
 
@@ -9,6 +10,6 @@ from kvlint.report.json import message_with_cell
 def render(view: View) -> str:
     """``path:line: [CODE] name: message`` for every finding."""
     return "".join(
-        f"{item.path}:{item.span.line}: [{item.code}] {item.name}: {' '.join(message_with_cell(item).split())}\n"
+        f"{file_name(item.path)}:{item.span.line}: [{item.code}] {item.name}: {plain(' '.join(message_with_cell(item).split()))}\n"
         for item in view.found
     )
