@@ -159,11 +159,15 @@ DICT_CHANGERS = frozenset({"update", "pop", "setdefault", "clear", "popitem"})
 
 
 def teaches(value: Value, before: Value) -> bool:
-    """True where a value says something that can change what another function means."""
+    """True where a value says something that can change what another function means.
+
+    A collection does by what is in it, or because it stands beside a cache.
+    """
+    beside = any(isinstance(atom, CacheObject) for atom in value)
     for atom in value:
         if atom in before:
             continue
-        if isinstance(atom, (Items, Sequence)):
+        if isinstance(atom, (Items, Sequence)) and not beside:
             items = atom.items if isinstance(atom, Items) else (atom.item,)
             if any(teaches(item, ()) for item in items):
                 return True
