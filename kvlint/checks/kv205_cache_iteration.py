@@ -25,6 +25,7 @@ from kvlint.checks.receivers import (
     CONTRACT_SOURCES,
     describe,
     holds_own_caches,
+    is_as_left,
     known_cache,
     members_of,
     own_formats,
@@ -193,7 +194,9 @@ class CacheIteration(Check):
         pair = next(
             (atom for atom in of_type(use.value, LayerPair) if atom.cache is not None and not atom.indexed), None
         )
-        if pair is None or pair.cache is None or pair.cache.certainty < Certainty.CONTEXT or len(use.value) > 1:
+        if pair is None or pair.cache is None or pair.cache.certainty < Certainty.CONTEXT:
+            return
+        if len(use.value) > 1 and not (use.how == "unpack" and is_of_attribute(use)):
             return
         triples = releases_of(facts.timeline, "iteration-triples")
         wrong = use.place.releases & pair.when & triples
@@ -225,6 +228,18 @@ class CacheIteration(Check):
                 origin=origin,
                 fix=rest_fix(facts, use.target, pair.cache),
             )
+
+
+def is_of_attribute(use: IterationUse) -> bool:
+    """True for ``kv`` of ``for kv in self.past``, where others have left a cache, or pairs, in the attribute."""
+    function, name = use.place.function, getattr(use.node, "id", "")
+    return function is not None and any(
+        isinstance(node, ast.For)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == name
+        and is_as_left(node.iter, function)
+        for node in walk(function.node)
+    )
 
 
 def asks_for_length(facts: Facts, use: IterationUse) -> bool:

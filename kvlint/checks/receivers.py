@@ -364,8 +364,12 @@ def is_call_of_own_cache(node: ast.AST) -> bool:
 
 def comes_in(use: SubscriptUse) -> bool:
     """True for an attribute that the function reads as others have left it: a cache from one, pairs from another."""
-    node, function = use.node.value, use.place.function
-    if not isinstance(node, ast.Attribute) or function is None or cache_of(use.value, Certainty.PROVEN) is None:
+    return cache_of(use.value, Certainty.PROVEN) is not None and is_as_left(use.node.value, use.place.function)
+
+
+def is_as_left(node: ast.expr, function: FunctionInfo | None) -> bool:
+    """True for an attribute that a function has not set before it reads it."""
+    if not isinstance(node, ast.Attribute) or function is None:
         return False
     return not any(
         isinstance(other, ast.Attribute)
