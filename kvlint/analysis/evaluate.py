@@ -245,13 +245,15 @@ class Walk(Annotations):
         self.walk_speaking()
         for _ in range(MAX_ROUNDS - 1):
             changed, self.changed = self.changed, set()
-            if not self.walk_again(changed):
+            if not self.walk_again(changed, self.names_of_caches()):
                 break
         narrow([self])
 
-    def walk_again(self, changed: set[tuple[str, Any]]) -> bool:
-        """Walks what the lessons of the last round concern once more; False where that is nothing."""
-        names = self._names_of_caches()
+    def walk_again(self, changed: set[tuple[str, Any]], names: set[str]) -> bool:
+        """Walks what the lessons of the last round concern once more; False where that is nothing.
+
+        *names* are those of `names_of_caches`, of all modules that are walked together.
+        """
         again = [info for info in self.functions if self._concerned(info, changed) or self._meets_cache(info, names)]
         module_again = ("reader", id(self)) in changed
         if not again and not module_again:
@@ -313,12 +315,10 @@ class Walk(Annotations):
             if wanted:
                 self.run_function(info)
 
-    def _names_of_caches(self) -> set[str]:
+    def names_of_caches(self) -> set[str]:
         """Names of the module, of attributes and of functions that hold or return a cache, whatever they are called."""
-        known: list[tuple[str, Value]] = []
-        for other in self.joint.walks.values() if self.joint is not None else (self,):
-            known += [(name, value) for cls in other.classes for name, value in cls.attributes.items()]
-            known += [(info.name, info.returns) for info in other.functions]
+        known = [(name, value) for cls in self.classes for name, value in cls.attributes.items()]
+        known += [(info.name, info.returns) for info in self.functions]
         known += [(name, value) for name, value in self.module_flow.names.items() if type(value) is not Later]
         return {
             name for name, value in known if holds(value, CACHES) or any(holds(item, CACHES) for item in parts(value))

@@ -84,7 +84,7 @@ class Joint:
         walk.walk_speaking()
         for _ in range(MAX_ROUNDS):
             changed, walk.changed = walk.changed, set()
-            if not walk.walk_again(changed):
+            if not walk.walk_again(changed, {name for other in self.walks.values() for name in other.names_of_caches()}):
                 break
         narrow([walk])
         return walk.facts("module", apart=False)
@@ -120,7 +120,8 @@ class Joint:
             for walk in walks:
                 changed |= walk.changed
                 walk.changed = set()
-            if not sum([walk.walk_again(changed) for walk in walks]):
+            names = {name for walk in walks for name in walk.names_of_caches()}
+            if not sum([walk.walk_again(changed, names) for walk in walks]):
                 break
         narrow(walks)
 

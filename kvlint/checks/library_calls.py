@@ -82,6 +82,13 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
     """Every function of the region that the library calls with a cache, in the order of the text."""
     if facts.foreign_engine or facts.tree is None:
         return []
+    known = facts.memo.get("library called")
+    if not isinstance(known, tuple):
+        known = facts.memo["library called"] = tuple(_library_called(facts))
+    return list(known)
+
+
+def _library_called(facts: Facts) -> list[LibraryCalled]:
     found: dict[int, LibraryCalled] = {}
     unlinked = [item for item in [*_methods(facts), *_patches(facts)] if not item.info.places]
     for item in [*_outermost(unlinked, _hidden_patches(facts)), *_linked(facts)]:
