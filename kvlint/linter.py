@@ -238,7 +238,7 @@ def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Fac
         held.key = ""
         return held.joint.facts_of_change(path, region.text, job.surroundings)
     texts = {other: region.text if other == job.path else text_of(other) for other in around}
-    words = [f"{job.target.bits:x}", repr(job.surroundings)]
+    words = [f"{job.target.bits:x}", repr(job.surroundings.shared)]
     words += [f"{other} {len(text)} {digest(text.encode('utf-8', 'replace'))}" for other, text in texts.items()]
     key = digest("\n".join(words).encode("utf-8", "surrogateescape"))
     if held.key != key or held.joint is None:
@@ -247,7 +247,7 @@ def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Fac
         held.joint = None
         held.joint = Joint(texts, job.surroundings, job.target, root_of(path.parent), timeline)
         held.key = key
-    return held.joint.facts(path)
+    return held.joint.facts(path, job.surroundings)
 
 
 def text_of(path: str) -> str:

@@ -56,9 +56,11 @@ class Joint:
         self.walks[path] = walk
         return walk
 
-    def facts(self, path: Path) -> Facts | None:
-        """The facts of one of the modules; None for one that is not among them."""
+    def facts(self, path: Path, surroundings: Surroundings | None = None) -> Facts | None:
+        """The facts of one of the modules, with the *surroundings* of its own; None for one that is not among them."""
         walk = self.walks.get(path)
+        if walk is not None and surroundings is not None:
+            walk.surroundings = surroundings
         return walk.facts("module", apart=False) if walk is not None else None
 
     def facts_of_change(self, path: Path, text: str, surroundings: Surroundings) -> Facts | None:

@@ -5,7 +5,7 @@ Everything is strings, ints and tuples, so that a unit can be kept on disk and h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Shape = tuple[str, ...]
 """What an expression stands for, as far as names say:
@@ -132,6 +132,11 @@ class Surroundings:
     called: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
+
+    @property
+    def shared(self) -> Surroundings:
+        """What is the same for all files around, and what their walk together may ask."""
+        return replace(self, keywords=(), taken=())
 
     @property
     def alone(self) -> bool:
