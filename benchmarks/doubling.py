@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from shapes import SHAPES, Shape  # noqa: E402
+from shapes import PROJECTS, SHAPES, ProjectShape, Shape  # noqa: E402
 
 LIMIT = 2.2
 """The highest ratio of CPU seconds for twice the input that passes."""
@@ -56,6 +56,38 @@ class Growth:
         return self.twice.seconds / max(self.once.seconds, 1e-6)
 
 
+def lint_project(shape: ProjectShape, copies: int) -> int:
+    """Lints a project of this shape, cold and in one process, and returns the number of findings."""
+    import tempfile
+    from dataclasses import replace
+
+    from kvlint.public import lint_paths, settings_for
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        package = root / "project"
+        package.mkdir()
+        (root / "pyproject.toml").write_text("")
+        (package / "__init__.py").write_text("")
+        for name, text in shape.build(copies).items():
+            (package / f"{name}.py").write_text(text)
+        settings = replace(settings_for(root), jobs=1)
+        return len(lint_paths([root], settings, cache=False).findings)
+
+
+def lint_copies(shape: Shape | ProjectShape, copies: int) -> int:
+    """Lints *copies* of a shape and returns the number of findings."""
+    if isinstance(shape, ProjectShape):
+        return lint_project(shape, copies)
+    return lint_text(shape, shape.build(copies))
+
+
+def size_of(shape: Shape | ProjectShape, copies: int) -> int:
+    """Characters of so many copies."""
+    built = shape.build(copies)
+    return len(built) if isinstance(built, str) else sum(map(len, built.values()))
+
+
 def lint_text(shape: Shape, text: str) -> int:
     """Lints a file of this shape in this process and returns the number of findings."""
     from kvlint.checks import all_checks
@@ -81,16 +113,15 @@ def lint_text(shape: Shape, text: str) -> int:
     return sum(len(result.diagnostics) for _, result in execute_here([job]))
 
 
-def measured(shape: Shape, copies: int, limit: int) -> Cost:
+def measured(shape: Shape | ProjectShape, copies: int, limit: int) -> Cost:
     """The cost of *copies* of a shape, in a process of its own."""
-    text = shape.build(copies)
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
             before = resource.getrusage(resource.RUSAGE_SELF)
-            found = lint_text(shape, text)
+            found = lint_copies(shape, copies)
             after = resource.getrusage(resource.RUSAGE_SELF)
             seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             memory = (after.ru_maxrss - before.ru_maxrss) / 1024
@@ -104,11 +135,11 @@ def measured(shape: Shape, copies: int, limit: int) -> Cost:
     return Cost(*json.loads(answer)) if answer else Cost(float(limit), 0.0, 0, died=True)
 
 
-def growth(shape: Shape, enough: float, limit: int) -> Growth:
+def growth(shape: Shape | ProjectShape, enough: float, limit: int) -> Growth:
     """Doubles a shape until it costs *enough* seconds, and once more."""
     copies = FIRST
     cost = measured(shape, copies, limit)
-    while cost.seconds < enough and len(shape.build(copies * 2)) < MOST_BYTES:
+    while cost.seconds < enough and size_of(shape, copies * 2) < MOST_BYTES:
         copies *= 2
         cost = measured(shape, copies, limit)
     again = measured(shape, copies, limit) if not cost.died else cost
@@ -117,7 +148,7 @@ def growth(shape: Shape, enough: float, limit: int) -> Growth:
     if not twice.died and twice.seconds > LIMIT * cost.seconds:
         second = measured(shape, copies * 2, limit)
         twice = min(twice, second, key=lambda item: item.seconds)
-    return Growth(shape.name, copies, len(shape.build(copies)), cost, twice)
+    return Growth(shape.name, copies, size_of(shape, copies), cost, twice)
 
 
 def row(item: Growth) -> str:
@@ -137,7 +168,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, default=20, help="CPU seconds after which a measurement is stopped")
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
     options = parser.parse_args(arguments)
-    chosen = [shape for shape in SHAPES if not options.shapes or any(word in shape.name for word in options.shapes)]
+    chosen = [
+        shape
+        for shape in (*SHAPES, *PROJECTS)
+        if not options.shapes or any(word in shape.name for word in options.shapes)
+    ]
     lint_text(SHAPES[0], SHAPES[0].build(2))
     found = []
     for shape in chosen:

@@ -35,6 +35,14 @@ class Shape:
     fix: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectShape:
+    """A kind of project: *build* gives the texts of its *n* modules by name."""
+
+    name: str
+    build: Callable[[int], dict[str, str]]
+
+
 def repeated(head: str, unit: str, foot: str = "") -> Callable[[int], str]:
     """*unit* written *n* times between *head* and *foot*."""
     return lambda n: (
@@ -383,3 +391,68 @@ FIXES = [
 ]  # fmt: skip
 
 SHAPES = [*TURNS, *REMOVED, *MEMBERS, *FLOW, *TENSORS, *TEXT, *DOCUMENTS, *FIXES]
+
+HELPER = (
+    "from transformers import DynamicCache\n{imports}\ndef fill{i}(model, ids, cache=None):\n"
+    "    cache = cache if cache is not None else DynamicCache()\n    k = cache.key_cache[0]\n    return {call}\n"
+)
+
+
+def importing(targets: Callable[[int, int], list[int]]) -> Callable[[int], dict[str, str]]:
+    """*n* modules with a function each, that call those of the modules which *targets* gives for (number, n)."""
+
+    def build(n: int) -> dict[str, str]:
+        texts = {}
+        for i in range(n):
+            others = targets(i, n)
+            imports = "".join(f"from project.part{j} import fill{j}\n" for j in others)
+            call = ", ".join(f"fill{j}(model, ids, cache)" for j in others) or "cache"
+            texts[f"part{i}"] = HELPER.format(i=i, imports=imports, call=call)
+        return texts
+
+    return build
+
+
+def one_base(n: int) -> dict[str, str]:
+    """One module with a class that all others derive from."""
+    base = (
+        "from transformers.models.llama.modeling_llama import LlamaAttention\nclass Base(LlamaAttention):\n"
+        "    def keep(self, cache):\n        self.cache = cache\n        return cache.key_cache\n"
+    )
+    part = (
+        "from project.base import Base\nclass Part{i}(Base):\n    def forward(self, x, past_key_values=None, **kwargs):\n"
+        "        self.keep(past_key_values)\n        return super().forward(x, past_key_values=past_key_values)\n"
+    )
+    return {"base": base, **{f"part{i}": part.format(i=i) for i in range(n - 1)}}
+
+
+def patches(n: int) -> dict[str, str]:
+    """Every module puts a function in the place of attention of the library, and calls a layer."""
+    text = (
+        "from transformers import DynamicCache\nfrom transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer\n"
+        "def forward{i}(self, hidden_states, past_key_value=None, **kwargs):\n    k = past_key_value.key_cache\n    return k, None\n"
+        "LlamaAttention.forward = forward{i}\n"
+        "def run{i}(layer: LlamaDecoderLayer, x):\n    return layer(x, past_key_values=DynamicCache())\n"
+    )
+    return {f"part{i}": text.format(i=i) for i in range(n)}
+
+
+def reexports(n: int) -> dict[str, str]:
+    """A chain of modules that hand one function on, with a call of it in each."""
+    first = "from transformers import DynamicCache\ndef fill(cache):\n    return cache.key_cache\n"
+    part = "from transformers import DynamicCache\nfrom project.part{j} import fill\nx{i} = fill(DynamicCache())\n"
+    return {"part0": first, **{f"part{i}": part.format(i=i, j=i - 1) for i in range(1, n)}}
+
+
+PROJECTS = [
+    ProjectShape("modules alone", importing(lambda i, n: [])),
+    ProjectShape("a chain of modules", importing(lambda i, n: [i + 1] if i + 1 < n else [])),
+    ProjectShape("a ring of modules", importing(lambda i, n: [(i + 1) % n])),
+    ProjectShape("one module, many importers", importing(lambda i, n: [0] if i else [])),
+    ProjectShape("one importer, many modules", importing(lambda i, n: list(range(1, n)) if i == 0 else [])),
+    ProjectShape("modules in groups of eight", importing(lambda i, n: [j for j in range(i - i % 8, min(i - i % 8 + 8, n)) if j != i])),
+    ProjectShape("a tree of modules", importing(lambda i, n: [j for j in (2 * i + 1, 2 * i + 2) if j < n])),
+    ProjectShape("one base class", one_base),
+    ProjectShape("patches", patches),
+    ProjectShape("names handed on", reexports),
+]  # fmt: skip
