@@ -86,7 +86,9 @@ class Joint:
         walk.walk_speaking()
         for _ in range(MAX_ROUNDS):
             changed, walk.changed = walk.changed, set()
-            if not walk.walk_again(changed, {name for other in self.walks.values() for name in other.names_of_caches()}):
+            if not walk.walk_again(
+                changed, {name for other in self.walks.values() for name in other.names_of_caches()}
+            ):
                 break
         narrow([walk])
         return walk.facts("module", apart=False)
