@@ -76,9 +76,9 @@ BAD = {
         """,
     "a shape in a variable": """
         def init_kv_cache(config, b, n):
-            shape = (b, config.num_attention_heads, n, config.head_dim)
-            k = torch.zeros(shape)  # KV701
-            v = torch.zeros(*shape)  # KV701
+            shape = (b, config.num_attention_heads, n, config.head_dim)  # KV701
+            k = torch.zeros(shape)
+            v = torch.zeros(*shape)
             return k, v
         """,
     "prod": """

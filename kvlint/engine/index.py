@@ -176,7 +176,7 @@ def names_that_speak(units: Iterable[Unit]) -> dict[bytes, set[bytes]]:
     """
     found: dict[bytes, set[bytes]] = {}
     for unit in units:
-        stem = os.path.splitext(os.path.basename(unit.path))[0].encode()
+        stem = os.fsencode(os.path.splitext(os.path.basename(unit.path))[0])
         names = {(item.owner or item.name).encode() for item in unit.functions if item.speaks}
         if names:
             found.setdefault(stem, set()).update(names)
