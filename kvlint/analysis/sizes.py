@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_walk import text_of
@@ -234,7 +234,7 @@ class SizeReader:
             scope = Scope(node, node.name, source, self.is_specific(node), source, configs=set(self.module_configs))
             scope.names_cache = bool(names_cache(node.name) or names_cache(owner) or names_cache(docstring))
             scope.names_loosely = bool(LOOSE_CACHE.search(node.name) or LOOSE_CACHE.search(owner))
-            scope.grouped = grouped_config(node)
+            scope.grouped = grouped_config(node, self.tree)
             for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                 scope.env[arg.arg] = self.quantity_of_name(arg.arg, arg, scope, bare=True)
             self.block(node.body, scope)
@@ -781,7 +781,7 @@ class SizeReader:
                 continue
             for item in cls.body:
                 if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    if grouped_config(item) or not (self.specific or self.is_specific(item)):
+                    if grouped_config(item, self.tree) or not (self.specific or self.is_specific(item)):
                         self.definitions(item, given, cls)
 
     def shaped(self, cls: ast.ClassDef, attribute: str, quantity: Quantity) -> None:
@@ -866,7 +866,11 @@ class SizeReader:
             if quantity.kinds == (QUERY_HEADS,) and quantity.strong:
                 reason = "a grouped-query model caches `num_key_value_heads` heads"
                 self.records.setdefault(id(value), SizeRecord("heads", value, statement, ast.unparse(value), reason))
-            elif quantity.kinds == (DERIVED_DIM,) and quantity.derived is not None and not grouped_config(function):
+            elif (
+                quantity.kinds == (DERIVED_DIM,)
+                and quantity.derived is not None
+                and not grouped_config(function, self.tree)
+            ):
                 self.records.setdefault(
                     id(quantity.derived), SizeRecord("derived", quantity.derived, statement, "", "")
                 )
@@ -1029,14 +1033,27 @@ def marked_lines(text: str) -> list[int]:
     return lines
 
 
-def grouped_config(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+def grouped_config(node: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> str:
     """The class of the configuration that a function is given, where it is one with kv heads of its own."""
     for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
         if CONFIG_NAME.search(arg.arg) and arg.annotation is not None:
             written = arg.annotation.value if isinstance(arg.annotation, ast.Constant) else text_of(arg.annotation)
-            if isinstance(written, str) and written in GROUPED_CONFIGS:
-                return written
+            named = imported_as(tree).get(written, written) if isinstance(written, str) else ""
+            if named in GROUPED_CONFIGS:
+                return named
     return ""
+
+
+@lru_cache(maxsize=4)
+def imported_as(tree: ast.Module) -> dict[str, str]:
+    """The names that imports at the top of a module give to others, and what those are called where they come from."""
+    return {
+        alias.asname: alias.name
+        for statement in tree.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+        if alias.asname is not None
+    }
 
 
 def has_key(node: ast.Dict, key: str) -> bool:

@@ -82,12 +82,17 @@ def always_before(scope: Scope, statement: ast.stmt, later: ast.AST) -> bool:
     """True where *statement* stands, perhaps in a ``with``, in a block that holds *later* too."""
     if scope.tree.scope_of(statement) is not scope:
         return False
-    parent = scope.tree.parent(statement)
+    inner: ast.AST = statement
+    parent = scope.tree.parent(inner)
     while isinstance(parent, (ast.With, ast.AsyncWith)):
-        parent = scope.tree.parent(parent)
+        inner, parent = parent, scope.tree.parent(parent)
     if parent is scope.node:
         return True
-    return not isinstance(parent, (ast.If, ast.Try)) and scope.tree.inside(later, parent) if parent else False
+    if isinstance(parent, (ast.If, ast.Try)):
+        blocks = [parent.body, parent.orelse, *([parent.finalbody] if isinstance(parent, ast.Try) else [])]
+        block = next((block for block in blocks if inner in block), [])
+        return any(later is item or scope.tree.inside(later, item) for item in block)
+    return scope.tree.inside(later, parent) if parent else False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,10 +60,13 @@ class RemovedCacheMethod(Check):
         "Cache.",
         "super().",
         "has_previous_state",
+        "__getitem__",
+        ".to(",
     )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
         yield from missing_member_ways(timeline)
+        yield ((".to(",), ("Cache)", "Cache,", "Cache(")), {}
         yield (("layers", "Layer"),), {MEMBER + name: gone for name, gone in gone_from_layers(timeline).items()}
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

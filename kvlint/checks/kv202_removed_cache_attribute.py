@@ -41,6 +41,7 @@ class RemovedCacheAttribute(Check):
         "has_previous_state",
         "past",
         "cache.",
+        ".layers",
     )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
