@@ -115,14 +115,14 @@ def test_a_cache_of_another_dtype_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
     def update(self: Any, keys: Any, values: Any, *arguments: Any, **options: Any) -> Any:
         found = original(self, keys, values, *arguments, **options)
-        self.keys = self.keys.to(torch.float32)
-        return tuple(tensor.to(torch.bfloat16) for tensor in found)  # the model itself sees nothing
+        self.keys = self.keys.to(torch.float64)
+        return tuple(tensor.to(keys.dtype) for tensor in found)  # the model itself sees nothing
 
     monkeypatch.setattr(DynamicLayer, "update", update)
     document = run("cpu", 100.0, ["placement llama dynamic"])
     [part] = document["parts"]
     assert part["status"] == "failed"
-    assert part["reason"] == "self layer 0 tensor 0 in bfloat16: found torch.float32"
+    assert part["reason"] == "self layer 0 tensor 0 in bfloat16: found torch.float64"
 
 
 def test_other_values_than_on_the_cpu_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
