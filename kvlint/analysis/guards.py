@@ -482,10 +482,9 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
         if isinstance(atom, CacheObject):
             if classes.caches:
                 cls = target if atom.cls == CACHE else atom.cls
+                source = atom.source if atom.source == "hook" else "isinstance"
                 kept.append(
-                    replace(
-                        atom, cls=cls, certainty=Certainty.PROVEN, source="isinstance", origin=atom.origin or origin
-                    )
+                    replace(atom, cls=cls, certainty=Certainty.PROVEN, source=source, origin=atom.origin or origin)
                 )
             elif (classes.has_tuple and atom.certainty < Certainty.PROVEN) or classes.has_tuple:
                 kept.append(LegacyCache("isinstance"))

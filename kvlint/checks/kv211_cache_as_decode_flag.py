@@ -163,9 +163,18 @@ def decides_first_step(facts: Facts, use: TestUse, function: str) -> bool:
         return False
     if any(cuts_to_last(node) or drops_media(node) for node in with_cache):
         return True
+    if function == "prepare_inputs_for_generation" and resets(only_without):
+        return True
     if (use.kind != "is-none" and not only_without) or function != "prepare_inputs_for_generation":
         return False
     return "inputs_embeds" in test and any("inputs_embeds" in facts.source(node) for node in without)
+
+
+def resets(branch: list[ast.AST]) -> bool:
+    """True where what runs without a cache puts something on an object that outlives the call: it begins a prompt anew."""
+    return any(
+        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) for part in branch for node in walk(part)
+    )
 
 
 def branches(owner: ast.If | ast.IfExp, use: TestUse) -> tuple[list[ast.AST], list[ast.AST]]:
