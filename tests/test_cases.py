@@ -8,6 +8,7 @@ failure; that is worked out from the rulebook, so that it turns into a plain tes
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,10 @@ each = pytest.mark.parametrize("case", ALL, ids=[case.id for case in ALL])
 
 
 def _findings(case: Case, *options: str) -> list[dict[str, Any]]:
-    return page_runner.findings(case.file, "--target", case.target, *options)
+    """What is found in the case as the only file of a project, in the current folder."""
+    Path(".git").mkdir(exist_ok=True)
+    alone = Path(shutil.copy(case.file, Path.cwd()))
+    return page_runner.findings(alone, "--target", case.target, *options)
 
 
 @pytest.mark.parametrize("case", _parameters())
