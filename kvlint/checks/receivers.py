@@ -185,8 +185,12 @@ def known_cache(value: Value) -> CacheObject | None:
 
 
 def may_be_else(value: Value) -> bool:
-    """True where one alternative is not known at all: a function that returns a cache here, and a tensor there."""
-    return any(isinstance(atom, Unknown) for atom in value)
+    """True where one alternative is not known at all: a function that returns a cache here, and a tensor there.
+
+    What is not known on releases on which it is no cache takes nothing from those on which it is one.
+    """
+    caches = [atom.when for atom in value if isinstance(atom, CacheObject)]
+    return any(isinstance(atom, Unknown) and (not caches or any(atom.when & when for when in caches)) for atom in value)
 
 
 def describe(cache: CacheObject) -> str:
