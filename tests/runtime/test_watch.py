@@ -105,8 +105,9 @@ def test_every_counts_forwards_and_warn_warns() -> None:
 
 def test_hooks_are_removed_and_arguments_are_checked() -> None:
     loaded = broken.small_llama()
-    with watch_cache(loaded.model):
+    with watch_cache(loaded.model), torch.no_grad():
         assert loaded.model._forward_hooks
+        loaded.model(IDS, use_cache=True)
     assert not loaded.model._forward_hooks
     assert not loaded.model._forward_pre_hooks
     with pytest.raises(ValueError, match="action is one of"), watch_cache(loaded.model, action="shout"):
