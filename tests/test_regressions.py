@@ -495,7 +495,7 @@ def test_caches_of_a_project_behind_a_model_class() -> None:
     own = OWN_CACHES.replace("KEYS", "past_key_value[0].cat(keys, dim=2)")
     assert not codes(own) & about_the_cache
     tensors = OWN_CACHES.replace("KEYS", "torch.cat([past_key_value[0], keys], dim=2)")
-    assert codes(tensors) >= about_the_cache
+    assert codes(tensors) >= {"KV204", "KV205"}
 
 
 EXPORTED = """
@@ -1534,3 +1534,123 @@ def test_a_class_that_may_be_missing_is_asked_for() -> None:
             return isinstance(cache, (HybridCache, StaticCache))
         """
     assert codes(code) == set()
+
+
+STEPPING = """\
+from transformers import PreTrainedModel, GenerationMixin
+
+class State:
+    pass
+
+class Mixer(PreTrainedModel, GenerationMixin):
+    def forward(self, input_ids, cache_params: ANNOTATION = None, use_cache=None, **kwargs):
+        if cache_params is not None:
+            input_ids = input_ids[:, -1:]
+        logits, cache_params = self.backbone(input_ids, cache_params)
+        return self.outputs(logits, cache_params)
+"""
+STEP = """
+    def _update_model_kwargs_for_generation(self, outputs, model_kwargs, **kwargs):
+        model_kwargs["cache_params"] = outputs.get("cache_params")
+        return model_kwargs
+"""
+
+
+@pytest.mark.parametrize("handed_on", [False, True])
+def test_a_parameter_that_the_class_fills_by_its_own_step(handed_on: bool) -> None:
+    """The library passes nothing under that name, but from the second step on the class does."""
+    code = STEPPING.replace("ANNOTATION", "object") + (STEP if handed_on else "")
+    assert ("KV305" in codes(code, "5.24")) is not handed_on
+    assert handed_on is False or "KV211" not in codes(code, "5.24")
+
+
+@pytest.mark.parametrize(("annotation", "offered"), [("object", True), ("State", False)])
+def test_no_fix_hands_the_librarys_cache_to_a_class_of_the_project(annotation: str, offered: bool) -> None:
+    code = STEPPING.replace("ANNOTATION", annotation)
+    (finding,) = lint(code, "5.24", codes=["KV305"])
+    assert (finding.fix is not None) is offered
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reported"),
+    [("layer_idx, keys, values", False), ("keys, layer_idx, values", False), ("keys, values, layer_idx", True)],
+)
+def test_an_update_that_only_models_of_the_project_can_call(parameters: str, reported: bool) -> None:
+    """Models of the library hand over keys, values and the number of the layer, in this order."""
+    code = f"""
+        from transformers.cache_utils import Cache
+
+        class Paged(Cache):
+            def __init__(self):
+                self.keys, self.values = [], []
+
+            def update(self, {parameters}):
+                self.keys.append(keys)
+                self.values.append(values)
+                return keys, values
+        """
+    assert ("KV214" in codes(code)) is reported
+
+
+REORDERED = """
+    import torch
+    from transformers import GenerationMixin, PreTrainedModel
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+
+    class Compiled(PreTrainedModel, GenerationMixin):
+        def forward(self, input_ids, past_key_values=None, **kwargs):
+            FORWARD
+            return CausalLMOutputWithPast(logits=logits, past_key_values=past_key_values)
+
+        def prepare_inputs_for_generation(self, input_ids, cache=None, **kwargs):
+            return dict(input_ids=input_ids, past_key_values=cache)
+
+        def _reorder_cache(self, past_key_values, beam_idx):
+            return tuple(tuple(state.index_select(0, beam_idx) for state in layer) for layer in past_key_values)
+    """
+
+
+@pytest.mark.parametrize(
+    ("forward", "reported"),
+    [
+        ("logits, past_key_values = self.request(input_ids, past_key_values)", False),
+        (
+            """logits = self.request(input_ids)
+        if self.stateful:
+            past_key_values = ((),)
+        if not self.stateful:
+            past_key_values = tuple(self.read(name) for name in self.names)""",
+            False,
+        ),
+        ("logits = self.request(input_ids, past_key_values)", True),
+    ],
+)
+def test_beam_search_hands_on_what_forward_gave_back(forward: str, reported: bool) -> None:
+    """A format of the project's own, or one of which nothing is known, is no cache of the library."""
+    code = textwrap.dedent(REORDERED).replace("FORWARD", forward)
+    assert bool({"KV303", "KV205"} & codes(code)) is reported
+
+
+@pytest.mark.parametrize(
+    ("place", "reported"),
+    [
+        ("transformers.generation.utils._crop_past_key_values", False),
+        ("transformers.models.llama.modeling_llama.LlamaAttention.forward", True),
+    ],
+)
+def test_a_helper_that_replaces_one_of_the_library_is_handed_no_cache(
+    tmp_path: Path, place: str, reported: bool
+) -> None:
+    code = f"""
+import transformers
+
+def shortened(model, past_key_values, **kwargs):
+    return past_key_values[0][0][:, :, :4]
+
+{place} = shortened
+"""
+    (tmp_path / "patch.py").write_text(code)
+    options = ("--isolated", "--no-cache", "--target", "5.0", "--exit-zero", "--output-format", "json")
+    command = [sys.executable, "-m", "kvlint", *options, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ("KV204" in {item["code"] for item in json.loads(run.stdout)}) is reported

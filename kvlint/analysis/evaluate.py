@@ -45,7 +45,7 @@ from kvlint.analysis.nodes import walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
 from kvlint.analysis.reach import narrow
 from kvlint.analysis.recorder import Flow, Records, merge, path_of, written_since
-from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format
+from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format, returns_unknown
 from kvlint.analysis.telling import Telling
 from kvlint.analysis.values import (
     CACHE,
@@ -1247,7 +1247,7 @@ class Walk(Annotations):
     def is_hook(self, info: FunctionInfo) -> bool:
         """True for the methods that transformers itself calls with a cache object."""
         if info.places:
-            return any(place.by_library for place in info.places)
+            return any(place.by_library and not place.of_a_module for place in info.places)
         if info.patches:
             return not self.foreign_engine and len(self._patched) == 1
         if info.owner is None or info.name not in HOOKS:
@@ -1260,7 +1260,7 @@ class Walk(Annotations):
             return False
         if info.name == PREPARE:
             return not is_own_module(info.owner.foreign_bases())
-        if info.name == "_reorder_cache" and keeps_own_format(info.owner):
+        if info.name == "_reorder_cache" and (keeps_own_format(info.owner) or returns_unknown(info.owner)):
             return False
         return any(is_hook_owner(base) or is_layer_class(base) for base in info.owner.foreign_bases())
 
@@ -1268,6 +1268,7 @@ class Walk(Annotations):
         self, info: FunctionInfo, arg: ast.arg, default: ast.expr | None, flow: Flow, markers: dict[str, str]
     ) -> Value:
         annotated = self.annotation(arg.annotation, flow) if arg.annotation is not None else ()
+        info.promised[arg.arg] = annotated
         passed = info.arguments.get(arg.arg, ())
         optional: Value = (NoneValue(),) if isinstance(default, ast.Constant) and default.value is None else ()
         if arg.arg in CACHE_NAMES | CACHE_OUTPUT_KEYS and self.is_hook(info):
@@ -1296,6 +1297,8 @@ class Walk(Annotations):
             return join(annotated, optional)
         if arg.arg in info.arguments and not any(isinstance(atom, CacheObject) for atom in annotated):
             return join(UNKNOWN, optional)  # the project fills it, with what is not known: the name says nothing
+        if info.places and all(place.of_a_module for place in info.places):
+            return join(annotated or UNKNOWN, optional)  # so does what the library hands to its helper
         if arg.annotation is not None and not is_open_annotation(arg.annotation):
             return join(annotated or (Foreign(),), optional)
         if arg.arg in markers and not self.foreign_engine:

@@ -16,6 +16,7 @@ from kvlint.analysis.values import (
     ModelOutput,
     Sequence,
     Symbol,
+    Unknown,
     Value,
     of_type,
 )
@@ -57,6 +58,8 @@ class FunctionInfo:
     """Where the project puts it, in whatever file."""
     installed: dict[int, ReleaseSet] = field(default_factory=dict)
     """The statements that put it there (ids of their nodes), with the releases that get to them."""
+    promised: dict[str, Value] = field(default_factory=dict)
+    """What the annotations of the parameters say that they are."""
     installed_on: str = ""
     """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
@@ -72,6 +75,7 @@ class FunctionInfo:
         """Forgets what leads back to this function."""
         self.owner = self.parent = self.home = None
         self.arguments.clear()
+        self.promised.clear()
         self.taught.clear()
         self.hooks.clear()
         self.returns = ()
@@ -216,5 +220,11 @@ def keeps_own_format(owner: ClassInfo) -> bool:
         return False
     held = own_format(owner)
     return any(isinstance(atom, (Items, Sequence, LegacyCache)) for atom in held) and not any(
-        isinstance(atom, CacheObject) and atom.certainty >= Certainty.PROVEN for atom in held
+        isinstance(atom, CacheObject) and atom.certainty >= Certainty.PROVEN and atom.source != "hook" for atom in held
     )
+
+
+def returns_unknown(owner: ClassInfo) -> bool:
+    """True for a model whose own ``forward`` gives back a cache of which nothing is known: that is what beam search hands
+    to its ``_reorder_cache``."""
+    return owner.method("forward") is not None and all(isinstance(atom, Unknown) for atom in own_format(owner))

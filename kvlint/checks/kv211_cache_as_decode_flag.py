@@ -16,7 +16,14 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import Scope, tree_of
 from kvlint.checks.cache_feeds import PLAIN
-from kvlint.checks.library_calls import LibraryCalled, class_names, library_called, without_made_cache
+from kvlint.checks.library_calls import (
+    LibraryCalled,
+    class_names,
+    handed_on_by_the_class,
+    is_own_object,
+    library_called,
+    without_made_cache,
+)
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal
@@ -67,6 +74,7 @@ class CacheAsDecodeFlag(Check):
             if use.kind == "truth":
                 life &= facts.timeline.matching(">=4.56")
             wrong = (use.place.releases & cache.when & life) - without_made_cache(facts, use.place.owner)
+            wrong -= handed_back(facts, use)
             if wrong:
                 yield self.finding(
                     facts,
@@ -121,6 +129,15 @@ def hook_name(facts: Facts, function: FunctionInfo | None) -> str:
         return function.name if function is not None else ""
     item = next((item for item in library_called(facts) if item.info.node is function.node), None)
     return "" if item is None or item.role not in ("model", "prepare") else HOOKS[item.role == "model"]
+
+
+def handed_back(facts: Facts, use: TestUse) -> ReleaseSet:
+    """Releases on which only the class itself fills the parameter, with what its forward returned: never an empty cache."""
+    function, subject = use.place.function, use.subject
+    if function is None or not isinstance(subject, ast.Name) or not handed_on_by_the_class(use.place.owner, subject.id):
+        return NO_RELEASE
+    items = [item for item in library_called(facts) if item.info.node is function.node]
+    return facts.timeline.all - items[0].names.get(subject.id, NO_RELEASE) if items else NO_RELEASE
 
 
 def from_kwargs(facts: Facts, use: TestUse) -> CacheObject | None:
@@ -341,6 +358,9 @@ def question_of(facts: Facts, use: TestUse) -> tuple[str, str]:
 
 def fix_of(facts: Facts, use: TestUse, cache: CacheObject) -> Fix | None:
     """Asks for the length as well."""
+    function = use.place.function
+    if function is not None and isinstance(use.subject, ast.Name) and is_own_object(function, use.subject.id):
+        return None
     if (
         not is_plain(use.subject)
         or not any(item.node is use.node for item in facts.tests)

@@ -229,10 +229,13 @@ def mentions(statement: ast.stmt, name: str) -> bool:
 
 
 def takes_states(info: FunctionInfo) -> bool:
-    """True for an ``update`` that can be called as models call it, with keys, values and the number of the layer."""
+    """True for an ``update`` that can be called as models call it, with keys, values and the number of the layer: one that
+    takes ``layer_idx`` elsewhere is called by the project's own models alone."""
     spec = info.node.args
-    positional = [*spec.posonlyargs, *spec.args][info.first_positional() :]
-    first = positional[0].arg if positional else ""
+    positional = [item.arg for item in [*spec.posonlyargs, *spec.args][info.first_positional() :]]
+    if "layer_idx" in positional and positional.index("layer_idx") != 2:
+        return False
+    first = positional[0] if positional else ""
     return (spec.vararg is not None or len(positional) >= 3) and not first.startswith("layer")
 
 

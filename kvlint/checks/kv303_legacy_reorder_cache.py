@@ -9,7 +9,7 @@ from kvlint.analysis.facts import Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.nodes import walk
-from kvlint.analysis.scopes import FunctionInfo, keeps_own_format
+from kvlint.analysis.scopes import FunctionInfo, keeps_own_format, returns_unknown
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.legacy_values import is_legacy
@@ -31,7 +31,7 @@ class LegacyReorderCache(Check):
             owner = use.info.owner
             if owner is None or use.info.name != NAME or owner.name.startswith(OTHER_FRAMEWORKS):
                 continue
-            if holds_own_caches(facts) or keeps_own_format(owner):
+            if holds_own_caches(facts) or keeps_own_format(owner) or returns_unknown(owner):
                 continue
             bases = owner.foreign_bases()
             if not any(is_torch_model_class(base) for base in bases) or not takes_past(use.info):

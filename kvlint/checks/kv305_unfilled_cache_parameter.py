@@ -27,6 +27,8 @@ from kvlint.checks.library_calls import (
     CACHE_PARAMETERS,
     OLD_PARAMETERS,
     LibraryCalled,
+    handed_on_by_the_class,
+    is_own_object,
     kind_names,
     library_called,
     without_made_cache,
@@ -83,7 +85,8 @@ class UnfilledCacheParameter(Check):
         renamed = passed == ["cache"] and item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
         fix = None
         old = parameter.arg in OLD_PARAMETERS  # it has been None for years: what a cache there would wake nobody knows
-        if not old and not item.elsewhere and not wrong & without_made_cache(facts, item.info.owner):
+        own = is_own_object(item.info, parameter.arg)
+        if not (old or own) and not item.elsewhere and not wrong & without_made_cache(facts, item.info.owner):
             fix = renaming_fix(facts, item, parameter, hit) if renamed else merging_fix(facts, item, parameter, passed)
         node: ast.AST = item.patched.node if item.elsewhere and item.patched is not None else parameter
         return self.finding(
@@ -215,7 +218,7 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
     if parameter.arg in OLD_PARAMETERS and not loose and item.role != "prepare":
         return NO_RELEASE  # it takes nothing of what the library passes: the project calls it in its own way
-    if loose and item.encoder:
+    if loose and (item.encoder or handed_on_by_the_class(item.info.owner, parameter.arg)):
         return NO_RELEASE
     if loose and item.role in ("prepare", "model") and is_unread(item.info, accepted):
         return NO_RELEASE

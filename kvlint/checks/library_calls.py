@@ -353,6 +353,28 @@ def without_made_cache(facts: Facts, owner: ClassInfo | None) -> ReleaseSet:
     return releases
 
 
+GENERATION_STEP = "_update_model_kwargs_for_generation"
+
+
+def handed_on_by_the_class(owner: ClassInfo | None, name: str) -> bool:
+    """True where a model's own ``_update_model_kwargs_for_generation`` puts something under the keyword after each step:
+    from the second step on the parameter holds what the class chose, whatever the library passes."""
+    step = owner.method(GENERATION_STEP) if owner is not None else None
+    return step is not None and any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value == name
+        for node in walk(step.node)
+    )
+
+
+def is_own_object(info: FunctionInfo, name: str) -> bool:
+    """True for a parameter that is annotated with a class of the project which is no cache of the library: what is done
+    with it is that class's own protocol, and a cache of the library does not follow it."""
+    return any(isinstance(atom, Instance) for atom in info.promised.get(name, ()))
+
+
 def _called_by_the_file(facts: Facts, owner: ClassInfo) -> bool:
     """True where the only callers of the class's ``forward`` are in the file: it is a part of classes with their own."""
     held = False

@@ -12,9 +12,7 @@ from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import ModelKwargs, Value
 from kvlint.checks.hooks import Function, registered_hooks
-from kvlint.checks.library_calls import library_called
-
-GENERATION_STEP = "_update_model_kwargs_for_generation"
+from kvlint.checks.library_calls import GENERATION_STEP, library_called
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from kvlint.analysis.recorder import path_of
 from kvlint.checks.absent_values import place_at
 from kvlint.checks.bindings import position, tree_of
 from kvlint.checks.hooks import registered_hooks
+from kvlint.checks.library_calls import GENERATION_STEP
 from kvlint.checks.library_dicts import (
-    GENERATION_STEP,
     LibraryDict,
     is_key,
     key_uses,

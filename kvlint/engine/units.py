@@ -110,6 +110,12 @@ class Place:
     how: str = field(default="attribute", compare=False)
     by_library: bool = True
 
+    @property
+    def of_a_module(self) -> bool:
+        """True where it stands for a function of a module of the library: a helper, which a cache may never reach."""
+        names = self.target.split(".")
+        return not self.member and not any(name[:1].isupper() for name in names[-2:])
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
