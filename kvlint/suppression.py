@@ -20,6 +20,8 @@ from kvlint.selection import UNUSED_SUPPRESSION, expand, known_rules
 MENTIONS = re.compile(rb"(?i)kvlint\s*:\s*ignore|#\s*noqa")
 COULD_BE_UNUSED = re.compile(rb"(?i)kvlint\s*:\s*ignore|#\s*noqa\s*:[^\n]*\bKV\d")
 
+IGNORES = re.compile(r"(?i)kvlint\s*:\s*ignore")
+
 IGNORE = re.compile(r"#\s*kvlint\s*:\s*ignore(?P<file>-file)?(?![\w-])\s*(?:\[(?P<codes>[^\]\n]*)\])?", re.IGNORECASE)
 NOQA = re.compile(r"#\s*noqa(?P<colon>\s*:\s*(?P<codes>[A-Z]+\d+(?:[\s,]+[A-Z]+\d+)*))?(?![\w])", re.IGNORECASE)
 ITEM = re.compile(r"[^\s,]+")
@@ -148,7 +150,7 @@ def apply(
     *codes* are the rules in use: a comment for another rule is not unused. *file_wide* are comments of other regions
     of the file that hold for all of it.
     """
-    comments = find_comments(text, prose)
+    comments = find_comments(text, prose) if findings or could_be_unused(text.encode("utf-8", "replace")) else ()
     if not comments and not file_wide:
         return Outcome(tuple(findings), ())
     starts = line_starts(text)
@@ -174,6 +176,8 @@ def apply(
 
 def file_wide_comments(text: str, prose: bool = False) -> tuple[Comment, ...]:
     """The ``ignore-file`` comments of a region."""
+    if not IGNORES.search(text):
+        return ()
     return tuple(comment for comment in find_comments(text, prose) if comment.lines is None)
 
 

@@ -195,7 +195,7 @@ def test_several_regions_of_a_file_in_one_round(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_region_that_is_not_fixable_is_reported_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = b'def f():\n    """Doc.\n\n    >>> x = one  # past\n    """\n'
+    text = b'def f():\n    """Doc.\n\n    >>> x = one  # past_key_values\n    """\n'
     result = fix(monkeypatch, text, {"one": "two"}, kind="docstring")
     assert result.fixed is None
     (left,) = result.diagnostics

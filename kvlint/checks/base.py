@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kvlint.analysis.facts import Facts, Place
 from kvlint.checks.tuple_models import held_back
+from kvlint.checks.words import LIBRARY_WORDS
 from kvlint.findings import Category, Finding, Fix, Origin
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.sieve import Groups, Sieve
 
 if TYPE_CHECKING:
     from kvlint.timeline import Timeline
+
+
+ABOUT_THE_LIBRARY = "1238"
+"""Kinds of rules (the digit behind KV) about what the library's caches are and do; the others are about numbers and tensors."""
 
 
 class Check:
@@ -50,7 +55,8 @@ class Check:
         ways = tuple(
             (groups, {word: dated[word].bits for word in sorted(dated)}) for groups, dated in self.ways(timeline)
         )
-        return Sieve((tuple(sorted(set(self.triggers))), *self.also), self.pattern, ways)
+        about_the_library = (LIBRARY_WORDS,) if self.code[2] in ABOUT_THE_LIBRARY else ()
+        return Sieve((tuple(sorted(set(self.triggers))), *self.also, *about_the_library), self.pattern, ways)
 
     def run(self, facts: Facts, fixes: bool) -> Iterator[Finding]:
         """The findings in a region; their fixes are dropped where nobody wants any, and where a model is left alone."""

@@ -6,6 +6,23 @@ from kvlint.analysis.names import CACHE_NAMES, PROOF_MEMBERS
 
 CACHE_WORDS = ("cache", "Cache", "CACHE", "past", "Past", "PAST", "kv", "KV", "Kv")
 """A name or a class that the analysis takes for a cache holds one of these."""
+LIBRARY_WORDS = (
+    "transformers",
+    "torch",
+    "past_key",
+    "layer_past",
+    "use_cache",
+    "generate(",
+    "DynamicCache",
+    "StaticCache",
+    "EncoderDecoderCache",
+    "seen_tokens",
+    "prepare_inputs",
+    "generation_config",
+    "self_attn",
+    *sorted(PROOF_MEMBERS),
+)
+"""A file that is not analysed together with others, and holds none of these, has nothing to do with the library's caches."""
 KNOWN_CACHE = r"Cache|cache_params|\bcache\b|" + "|".join(sorted(CACHE_NAMES | PROOF_MEMBERS))
 """A cache that is more than a loosely used name is written with one of these somewhere in a Python file."""
 TUPLE_WORDS = ("tuple", "list", "Tuple", "List", "Sequence", "Iterable")

@@ -23,9 +23,9 @@ from kvlint.engine.units import ALONE, Surroundings, Unit
 from kvlint.fingerprint import digest
 from kvlint.roots import project_root
 
-WORTH_LOWERING = re.compile(
-    rb"transformers|past_key|key_value|layer_past|kv_cache|DynamicCache|use_cache|[Cc]ache\b|pkv|past\b"
-)
+WORTH_LOWERING = re.compile(rb"transformers|past_key|key_value|layer_past|kv_cache|DynamicCache|use_cache|pkv")
+WORTH_BESIDE_TORCH = re.compile(rb"[Cc]ache\b|past\b")
+"""Words that many programs use: they say something in one that holds tensors."""
 MAX_BYTES = 1_500_000
 """Bytes of the largest file that is lowered; bigger ones were not written by hand."""
 MAX_FILES = 8_000
@@ -124,7 +124,7 @@ class Index:
     def _lowered(self, path: str, anyway: bool = False) -> Unit | None:
         """The unit of a file; None for one that says nothing of interest (not *anyway*), or that cannot be parsed."""
         data = self._data(path)
-        wanted = anyway or os.path.basename(path) == "__init__.py" or WORTH_LOWERING.search(data) is not None
+        wanted = anyway or os.path.basename(path) == "__init__.py" or speaks(data)
         return self._remembered(path, data) if wanted and len(data) <= MAX_BYTES else None
 
     def _remembered(self, path: str, data: bytes) -> Unit | None:
@@ -135,6 +135,11 @@ class Index:
         if self.memory.get(path, ("", None))[0] != name:
             self.memory[path] = (name, lowered(path, data))
         return self.memory[path][1]
+
+
+def speaks(data: bytes) -> bool:
+    """True for the content of a file that says something of caches, models or transformers."""
+    return WORTH_LOWERING.search(data) is not None or (b"torch" in data and WORTH_BESIDE_TORCH.search(data) is not None)
 
 
 def python_files(root: str) -> Iterator[str]:
