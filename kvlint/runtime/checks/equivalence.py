@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvlint.runtime.checks.base import Evidence, Outcome, check
-from kvlint.runtime.expectations import text_config
+from kvlint.runtime.expectations import Kind, text_config
 from kvlint.runtime.models import describe
 from kvlint.runtime.probe import Step
 from kvlint.runtime.result import Status
@@ -186,9 +186,15 @@ def padding_unseen(evidence: Evidence) -> Outcome:
     if reason:
         return Outcome.not_applicable(reason)
     ids = runner.prompt(plan.prompt + 1, seed=2)
-    found = runner.uncached(ids, _padding(evidence, ids))[-1:, plan.padding :]
-    wanted = runner.uncached(ids[-1:, plan.padding :])
-    return same_answer(evidence, found, wanted, "logits of a padded row as of the row alone")
+    mask = _padding(evidence, ids)
+    found = runner.uncached(ids, mask)[-1:, plan.padding :]
+    if runner.positions and not any(one.kind is Kind.OTHER for one in evidence.expected):
+        wanted = runner.uncached(ids[-1:, plan.padding :])
+        return same_answer(evidence, found, wanted, "logits of a padded row as of the row alone")
+    # Where columns are positions, or blocks of them are compressed, a row alone is another row.
+    others = runner.torch.where(mask.bool(), ids, runner.prompt(plan.prompt + 1, seed=10))
+    wanted = runner.uncached(others, mask)[-1:, plan.padding :]
+    return same_answer(evidence, found, wanted, "logits of a padded row as above other padding")
 
 
 def _unpaddable(evidence: Evidence) -> str:

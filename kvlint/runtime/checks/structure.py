@@ -334,7 +334,7 @@ def cross_attention(evidence: Evidence) -> Outcome:
                 grew = "changed" if same_shape else f"{shape_text(old.shape)} became {shape_text(new.shape)}"
                 problems.append(Problem(index, f"cross-attention {name} unchanged", f"{grew} in {step.name}"))
     problems = problems or _unread(evidence)
-    stale = None if problems else _stale(evidence)
+    stale = _stale(evidence) if runner.loaded.encoder_decoder and not problems else None
     return stale or Outcome.problems(problems, f"{len(steps[0].cross)} layers")
 
 
@@ -364,6 +364,8 @@ def _unread(evidence: Evidence) -> list[Problem]:
 def _stale(evidence: Evidence) -> Outcome | None:
     """Failed where a new cache answers for another output of the encoder as for the one before; else None."""
     runner = evidence.runner
+    if not any(held.keys is not None for step in evidence.recording.steps for held in step.cross):
+        return None  # the model took no part of the encoder's output
     ids = runner.prompt(evidence.plan.prompt)
     first = runner.fill(ids)[1]
     with runner.another_encoding():
