@@ -346,12 +346,14 @@ def _generated(evidence: Evidence, ids: Any, mask: Any, what: str) -> Outcome:
     found = runner.torch.stack([step.float() for step in cached.logits], dim=1)
     wanted = runner.torch.stack([step.float() for step in plain.logits], dim=1)
     length = min(found.shape[1], wanted.shape[1])
+    # What was chosen, not what was likeliest: generate suppresses the end of the text before its time.
+    chosen, likewise = cached.sequences[:, -found.shape[1] :], plain.sequences[:, -wanted.shape[1] :]
     tolerance = evidence.tolerance(wanted)
     for position in range(length):
         outcome = same_answer(evidence, found[:, position : position + 1], wanted[:, position : position + 1], what)
         if outcome.status is Status.FAILED:
             return outcome
-        if bool((found[:, position].argmax(-1) != wanted[:, position].argmax(-1)).any()):
+        if bool((chosen[:, position] != likewise[:, position]).any()):
             return Outcome.passed(f"{position} tokens compared, then two candidates are nearly equal", None, tolerance)
     if found.shape != wanted.shape:
         return Outcome.failed(f"{wanted.shape[1]} new tokens", f"{found.shape[1]}")
