@@ -472,7 +472,7 @@ def _one_by_one(runner: Runner) -> tuple[Step, ...]:
 
 def clone(cache: Any) -> Any:
     """An independent copy of *cache*. The prefetch stream of an offloaded cache cannot be copied: it is shared."""
-    owner = getattr(cache, "self_attention_cache", cache)
+    owner = cache_layers.self_attention(cache)
     stream = vars(owner).pop("prefetch_stream", None)
     try:
         copied = copy.deepcopy(cache)
@@ -480,5 +480,5 @@ def clone(cache: Any) -> Any:
         if stream is not None:
             owner.prefetch_stream = stream
     if stream is not None:
-        getattr(copied, "self_attention_cache", copied).prefetch_stream = stream
+        cache_layers.self_attention(copied).prefetch_stream = stream
     return copied

@@ -157,9 +157,8 @@ def stored_rows(evidence: Evidence) -> Outcome:
             shape = tuple(held.keys.shape)
             problem = inspection.rows_problem(layer, expected, index, tokens, shape)
             problems += [problem] if problem is not None else []
-            if held.values is not None and tuple(held.values.shape[:-1]) != shape[:-1]:
-                found = shape_text(held.values.shape)
-                problems.append(Problem(index, f"values like keys {shape_text(shape)} ({step.name})", found, "KV503"))
+            for problem in inspection.values_problem(index, shape, held.values):
+                problems.append(replace(problem, expected=f"{problem.expected} ({step.name})"))
     if not any(held.keys is not None for step in evidence.recording.steps for held in step.after):
         return Outcome.not_applicable("no layer holds keys")
     return Outcome.problems(problems, f"after {tokens} tokens")
