@@ -41,7 +41,11 @@ class LegacyTupleCache(Check):
                 target = target_of(facts, use)
                 if target is not None and converted_by_hook(facts, use):
                     continue
-                if target is None or target.role == "mask" or (target.role == "output" and not in_model(use, item.value)):
+                if (
+                    target is None
+                    or target.role == "mask"
+                    or (target.role == "output" and not in_model(use, item.value))
+                ):
                     continue
                 yield from self._found(facts, use, item, target)
 
