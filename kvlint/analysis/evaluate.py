@@ -553,6 +553,8 @@ class Walk(Annotations):
             )
         if target.attr in HOOKS:
             self._teach_patches(base, value)
+            if target.attr == "forward" and self._function is not None and of_type(value, LocalFunction):
+                self._function.replaces.update(atom.role for atom in of_type(base, Model))
         for atom in value:
             if isinstance(atom, LocalFunction) and atom.info.places:
                 atom.info.installed[id(target)] = flow.releases

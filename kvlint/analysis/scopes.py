@@ -60,6 +60,8 @@ class FunctionInfo:
     """The statements that put it there (ids of their nodes), with the releases that get to them."""
     promised: dict[str, Value] = field(default_factory=dict)
     """What the annotations of the parameters say that they are."""
+    replaces: set[str] = field(default_factory=set)
+    """The kinds of modules (model, layer, attention) whose ``forward`` it replaces on the objects that it is given."""
     installed_on: str = ""
     """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)

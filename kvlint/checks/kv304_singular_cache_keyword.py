@@ -14,10 +14,12 @@ from kvlint.analysis.values import Certainty, Instance, LocalFunction, cache_of,
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import Argument, Target, arguments_of, is_none, target_of
+from kvlint.engine.link import family, level
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import keyword_edit
 
+LEVELS = {"attention": 1, "layer": 2}
 KEYWORDS = ("past_key_value", "past_key_values", "cache")
 
 
@@ -36,7 +38,7 @@ class SingularCacheKeyword(Check):
                 target = target_of(facts, use)
                 if target is None or target.role not in ("model", "layer", "attention", "generate"):
                     continue
-                if target.role in ("layer", "attention") and takes_own_part(facts, use, item.name):
+                if target.role in ("layer", "attention") and takes_own_part(facts, use, target.role, item.name):
                     continue
                 if any(isinstance(atom, Instance) for atom in item.value):
                     continue  # an object of the project's own, for layers that take such ones: code from the hub
@@ -62,12 +64,12 @@ class SingularCacheKeyword(Check):
                     )
 
 
-def takes_own_part(facts: Facts, use: CallUse, keyword: str) -> bool:
+def takes_own_part(facts: Facts, use: CallUse, role: str, keyword: str) -> bool:
     """True where the layer or attention that ``self`` holds may be one of the file's own, whose forward has the keyword."""
     func = use.node.func
     if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call):  # super().forward
         return False
-    if put_in_place(facts, func, keyword):
+    if put_in_place(facts, func, keyword) or is_replaced(facts, use, role):
         return True
     return any(
         other.info.name == "forward"
@@ -76,6 +78,19 @@ def takes_own_part(facts: Facts, use: CallUse, keyword: str) -> bool:
         and other.info.parameter(keyword) is not None
         and any(is_layer_class(base) for base in other.info.owner.foreign_bases())
         for other in facts.functions
+    )
+
+
+def is_replaced(facts: Facts, use: CallUse, role: str) -> bool:
+    """True where a function of the project stands for the part that is called: on objects, or on its class, beside the
+    function that calls it."""
+    if any(role in other.info.replaces for other in facts.functions):
+        return True
+    around = use.place.function
+    families = {family(place.target) for place in around.places} if around is not None else set()
+    return any(
+        place.member in ("", "forward") and level(place.target) == LEVELS[role] and family(place.target) in families
+        for place in facts.surroundings.places
     )
 
 

@@ -65,7 +65,8 @@ class UnfilledCacheParameter(Check):
         parameter = known_parameter(item.info)
         assert parameter is not None
         passed = passed_names(item, wrong)
-        given = " or ".join(f"`{name}=`" for name in passed)
+        life = missing(dict(item.names), accepted_names(item.info))
+        given = " or ".join(f"`{name}=`" for name in passed_names(item, life))
         loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
         if loose:
             what = (
@@ -79,7 +80,6 @@ class UnfilledCacheParameter(Check):
             )
         else:
             message = f"the library calls `{item.shown}` with {given}, which it does not take: TypeError {{when}}"
-        life = missing(dict(item.names), accepted_names(item.info))
         renamed = passed == ["cache"] and item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
         fix = None
         old = parameter.arg in OLD_PARAMETERS  # it has been None for years: what a cache there would wake nobody knows

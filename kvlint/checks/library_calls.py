@@ -91,7 +91,7 @@ def library_called(facts: Facts) -> list[LibraryCalled]:
 def _library_called(facts: Facts) -> list[LibraryCalled]:
     found: dict[int, LibraryCalled] = {}
     unlinked = [item for item in [*_methods(facts), *_patches(facts)] if not item.info.places]
-    for item in [*_outermost(unlinked, _hidden_patches(facts)), *_linked(facts)]:
+    for item in [*_outermost(facts, unlinked), *_linked(facts)]:
         key = item.patched.node if item.elsewhere and item.patched is not None else item.info.node
         item = narrowed(item)
         known = found.setdefault(id(key), item)
@@ -437,16 +437,40 @@ def _by_helpers(facts: Facts) -> Iterator[LibraryCalled]:
                 yield replace(found, patched=item.use, elsewhere=place is None)
 
 
-def _outermost(items: list[LibraryCalled], hidden: set[str]) -> Iterator[LibraryCalled]:
-    """Leaves out the parts that other items call themselves: layers by a model, attention by a layer of the project."""
-    layers = "model" in hidden or any(item.role == "model" and _mentions(item.info.node, LAYER_LISTS) for item in items)
+def _outermost(facts: Facts, items: list[LibraryCalled]) -> Iterator[LibraryCalled]:
+    """Leaves out the parts that other items call themselves: a model by its head, layers by a model, attention by a layer."""
+    everywhere = _hidden_patches(facts)
+    layers = "model" in everywhere or any(
+        item.role == "model" and _mentions(item.info.node, LAYER_LISTS) for item in items
+    )
     attention = [item.info for item in items if item.role == "layer" and _calls_attention(item.info.node)]
+    models = [item.info for item in items if item.role == "model"]
     for item in items:
-        if item.role == "layer" and layers:
+        hidden = everywhere | _replaced_beside(facts, item)
+        if item.role == "model" and any(info is not item.info and _calls_object(item, info) for info in models):
             continue
-        if item.role == "attention" and (hidden or any(info is not item.info for info in attention)):
+        if item.role == "layer" and (layers or "model" in hidden):
+            continue
+        if item.role == "attention" and (hidden - {"attention"} or any(info is not item.info for info in attention)):
             continue
         yield item
+
+
+def _replaced_beside(facts: Facts, item: LibraryCalled) -> set[str]:
+    """The kinds of modules whose ``forward`` is replaced by what the function calls that puts the item in its place."""
+    around = item.patched.place.function if item.patched is not None else None
+    if around is None:
+        return set()
+    called = [
+        atom.info for use in facts.calls if use.place.function is around for atom in of_type(use.callee, LocalFunction)
+    ]
+    return {kind for info in called for kind in info.replaces}
+
+
+def _calls_object(item: LibraryCalled, other: FunctionInfo) -> bool:
+    """True where the item is put on a part of an object (``model.model``) that *other* calls by that name."""
+    target = item.patched.value_node if isinstance(item.patched, AttributeUse) else None
+    return isinstance(target, ast.Attribute) and _calls_part(other.node, target.attr)
 
 
 def _hidden_patches(facts: Facts) -> set[str]:
