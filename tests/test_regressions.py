@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from analysing import fixed, lines, lint
 
 from kvlint import checks
+from kvlint.grouping import grouped
 
 ALL = frozenset(check.code for check in checks.all_checks()) - {"KV901"}
 """The rules that are on by default."""
@@ -20,6 +22,16 @@ ALL = frozenset(check.code for check in checks.all_checks()) - {"KV901"}
 def found(text: str, target: str = "latest") -> set[tuple[int, str]]:
     """(line, code) of every finding in dedented code."""
     return lines(textwrap.dedent(text).strip("\n") + "\n", target, codes=ALL)
+
+
+def codes_of_project(text: str, target: str = "5.24") -> set[str]:
+    """The rules that report something in dedented code, with what the project says of its only file."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "module.py").write_text(textwrap.dedent(text))
+        options = ("--isolated", "--no-cache", "--target", target, "--exit-zero", "--output-format", "json")
+        command = [sys.executable, "-m", "kvlint", *options, folder]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {item["code"] for item in json.loads(run.stdout)}
 
 
 def codes(text: str, target: str = "latest") -> set[str]:
@@ -1654,3 +1666,227 @@ def shortened(model, past_key_values, **kwargs):
     command = [sys.executable, "-m", "kvlint", *options, str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ("KV204" in {item["code"] for item in json.loads(run.stdout)}) is reported
+
+
+OWN_PAIRS = """
+    import torch
+    from torch import nn
+    from transformers import GenerationMixin, PreTrainedModel
+    from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+
+    class Inner(BASE):
+        def forward(self, input_ids=None, past_key_values=None):
+            pairs = ()
+            for index, layer in enumerate(self.layers):
+                input_ids, pair = layer(input_ids, past_key_values[index] if past_key_values else None)
+                pairs += (pair,)
+            return BaseModelOutputWithPast(last_hidden_state=input_ids, past_key_values=pairs)
+
+    class Outer(PreTrainedModel, GenerationMixin):
+        def __init__(self, config):
+            super().__init__(config)
+            self.inner = Inner(config)
+
+        def forward(self, input_ids=None, past_key_values=None):
+            outputs = self.inner(input_ids, past_key_values)
+            return CausalLMOutputWithPast(logits=outputs[0], past_key_values=outputs.past_key_values)
+
+        def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kwargs):
+            return {"input_ids": input_ids[:, -1:] if past_key_values else input_ids, "past_key_values": past_key_values}
+
+        def _reorder_cache(self, past_key_values, beam_idx):
+            return tuple(tuple(state.index_select(0, beam_idx) for state in layer) for layer in past_key_values)
+    """
+
+
+@pytest.mark.parametrize("base", ["PreTrainedModel", "nn.Module"])
+def test_pairs_that_go_from_a_part_of_a_model_to_its_head(base: str) -> None:
+    """The head stores them, hands them to its own code and reorders them: nothing of the library meets them."""
+    assert not {"KV301", "KV303", "KV205"} & codes(OWN_PAIRS.replace("BASE", base))
+
+
+def test_pairs_that_a_part_of_a_model_of_the_library_returns() -> None:
+    code = OWN_PAIRS.replace("class Inner(BASE)", "class Inner(LlamaModel)").replace(
+        "import GenerationMixin", "import LlamaModel, GenerationMixin"
+    )
+    assert "KV301" in codes(code)
+
+
+def test_positions_that_do_not_fit_once_the_cache_is_filled() -> None:
+    """While nothing fills the cache the ids are not cut: a place of that defect, told with it."""
+    code = """
+        from transformers import LlamaForCausalLM
+
+        class Chat(LlamaForCausalLM):
+            def prepare_inputs_for_generation(self, input_ids, PAST=None, position_ids=None, **kwargs):
+                if PAST is not None:
+                    input_ids = input_ids[:, -1:]
+                return {"input_ids": input_ids, "cache": PAST, "position_ids": position_ids}
+        """
+    listed = lint(
+        textwrap.dedent(code).replace("PAST", "past_key_values").lstrip("\n"), "5.24", codes=["KV305", "KV310"]
+    )
+    heads = {finding.code: [item.code for item in behind] for finding, behind in grouped(listed, "example.py")}
+    assert heads == {"KV305": ["KV310"]}
+    assert {"KV310"} <= codes(code.replace("PAST", "cache"), "5.24")
+
+
+@pytest.mark.parametrize("target", ["5.24", ">=4.48"])
+def test_a_parameter_says_since_when_it_is_unfilled(target: str) -> None:
+    code = """\\
+from transformers.models.llama.modeling_llama import LlamaAttention
+
+def attention(self, hidden_states, past_key_value=None, **kwargs):
+    return self.o_proj(hidden_states if past_key_value is None else past_key_value), None
+
+LlamaAttention.forward = attention
+"""
+    (finding,) = lint(code, target, codes=["KV305"])
+    assert "from 4.56.0" in finding.message
+
+
+REPLACED = """
+    import types
+    from transformers import LlamaForCausalLM
+
+    def attend(self, hidden_states, past_key_value=None, **kwargs):
+        return self.o_proj(hidden_states), None, past_key_value
+
+    def layer(self, hidden_states, past_key_value=None, **kwargs):
+        hidden_states, _, past = self.self_attn(hidden_states, past_key_value=past_key_value)
+        return hidden_states, past
+
+    def replace_layers(model):
+        for index in range(len(model.model.layers)):
+            model.model.layers[index].forward = types.MethodType(layer, model.model.layers[index])
+
+    def enable(model: LlamaForCausalLM):
+        HELPER(model)
+        for layer in model.model.layers:
+            module = layer.self_attn
+            module.forward = types.MethodType(attend, module)
+    """
+
+
+@pytest.mark.parametrize(("helper", "reported"), [("replace_layers", False), ("print", True)])
+def test_a_part_whose_caller_a_helper_replaces(helper: str, reported: bool) -> None:
+    """What calls the attention then is the project's own layer, which unpacks three and passes the old keyword."""
+    code = REPLACED.replace("HELPER", helper)
+    if helper == "print":
+        code = code.replace("layer.forward = types", "other.forward = types").replace(
+            "replace_layers(model)", "unused(model)"
+        )
+        code = code[: code.index("    def layer")] + code[code.index("    def enable") :]
+    told = {
+        item.code
+        for item in lint(textwrap.dedent(code).lstrip("\n"), "5.24", codes=["KV305", "KV309"])
+        if "attend" in item.message
+    }
+    assert told == ({"KV305", "KV309"} if reported else set())
+
+
+@pytest.mark.parametrize("place", ["LlamaAttention", "GemmaAttention"])
+def test_the_keyword_of_an_attention_that_is_replaced_beside_its_layer(place: str) -> None:
+    code = f"""
+        from transformers.models.gemma.modeling_gemma import GemmaAttention
+        from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer
+
+        def attend(self, hidden_states, past_key_value=None, **kwargs):
+            return hidden_states, None, past_key_value
+
+        def layer(self, hidden_states, past_key_value=None, **kwargs):
+            hidden_states, _, past = self.self_attn(hidden_states, past_key_value=past_key_value)
+            return hidden_states, past
+
+        {place}.forward = attend
+        LlamaDecoderLayer.forward = layer
+        """
+    assert ("KV304" in codes_of_project(code)) is (place == "GemmaAttention")
+
+
+def test_a_forward_that_the_prepare_of_a_class_above_fills() -> None:
+    code = """
+        from transformers import GenerationMixin, PreTrainedModel
+
+        class Base(PreTrainedModel, GenerationMixin):
+            def prepare_inputs_for_generation(self, input_ids, cache=None, **kwargs):
+                return {"input_ids": input_ids, "past_key_values": cache}
+
+        class Derived(Base):
+            def forward(self, input_ids=None, past_key_values=None):
+                return self.run(input_ids, past_key_values)
+
+            def prepare_inputs_for_generation(self, input_ids, cache=None, **kwargs):
+                return super().prepare_inputs_for_generation(input_ids, cache=cache, **kwargs)
+        """
+    assert "KV305" not in codes(code, "5.24")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "body", "reported"),
+    [
+        ("cache_kwargs=None", "pass", True),
+        ("mask, cache_kwargs", "pass", False),
+        ("cache_kwargs", "queries = cache_kwargs['queries']", False),
+        ("cache_kwargs", "sin = cache_kwargs['sin']", True),
+    ],
+)
+def test_an_update_that_needs_what_no_model_gives(parameters: str, body: str, reported: bool) -> None:
+    code = f"""
+        from transformers import DynamicCache
+
+        class Own(DynamicCache):
+            def update(self, key_states, value_states, layer_idx, {parameters}):
+                {body}
+                return super().update(key_states, value_states, layer_idx)
+        """
+    assert ("KV214" in codes(code, "5.24")) is reported
+
+
+def test_a_module_that_is_imported_by_a_call() -> None:
+    code = """
+        import importlib
+        import pytest
+
+        def test_masks():
+            try:
+                masks = importlib.import_module("transformers.modeling_attn_mask_utils")
+            except ImportError:
+                pytest.skip("gone")
+            assert masks.AttentionMaskConverter(is_causal=True)
+        """
+    assert "KV103" not in codes(code, "5.24")
+    assert "KV103" in codes(code.replace("except ImportError", "except ValueError"), "5.24")
+
+
+def test_a_packer_of_keys_and_values() -> None:
+    """What a helper calls the axes of what it is given holds for one of its callers at most."""
+    code = """
+        import torch
+        from transformers import DynamicCache
+
+        def pack(data, size):
+            batch, heads, head_dim, length = data.shape
+            return data.view(batch, heads, head_dim, length // size, size)
+
+        class Packed(DynamicCache):
+            def update(self, key_states, value_states, layer_idx, **kwargs):
+                self.packed = pack(key_states.transpose(2, 3), 2), pack(value_states, 2)
+                return key_states, torch.cat([self.values, value_states], dim=2)
+        """
+    assert not {"KV501", "KV502", "KV503"} & codes(code)
+
+
+@pytest.mark.parametrize("other", ["head // group", "head"])
+def test_a_head_map_beside_the_other_one(other: str) -> None:
+    code = f"""
+        def attend(queries, keys, num_heads, num_kv_heads, interleaved):
+            group = num_heads // num_kv_heads
+            for head in range(num_heads):
+                if interleaved:
+                    kv_head = head % num_kv_heads
+                else:
+                    kv_head = {other}
+                yield queries[:, head] @ keys[:, kv_head]
+        """
+    assert ("KV601" in codes(code)) is (other == "head")

@@ -124,15 +124,22 @@ def filled_by_project(info: FunctionInfo) -> bool:
 def filled_by_prepare(info: FunctionInfo) -> bool:
     """True for a ``forward`` that gets its cache from the ``prepare_inputs_for_generation`` of its own class.
 
-    Not where that one asks the library's, which adds the cache under the library's name.
+    Not where that one asks the library's, which adds the cache under the library's name; one of the project's own classes
+    above may be asked.
     """
-    prepare = info.owner.method(PREPARE) if info.owner is not None and info.name == "forward" else None
-    if prepare is None or not CACHE_PARAMETERS & {arg.arg for arg in info.parameters()} & keys_written(prepare.node):
+    if info.owner is None or info.name != "forward":
         return False
-    return not any(
-        isinstance(node, ast.Attribute) and node.attr == PREPARE and isinstance(node.value, ast.Call)
-        for node in walk(prepare.node)
-    )
+    names = CACHE_PARAMETERS & {arg.arg for arg in info.parameters()}
+    written = False
+    for prepare in [cls.methods[PREPARE] for cls in info.owner.ancestors() if PREPARE in cls.methods]:
+        written = written or bool(names & keys_written(prepare.node))
+        asks_above = any(
+            isinstance(node, ast.Attribute) and node.attr == PREPARE and isinstance(node.value, ast.Call)
+            for node in walk(prepare.node)
+        )
+        if not asks_above:
+            return written
+    return False
 
 
 def keys_written(function: ast.AST) -> set[str]:

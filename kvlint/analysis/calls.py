@@ -120,6 +120,7 @@ SIGNATURES = ("inspect.signature", "inspect.getfullargspec", "inspect.getargspec
 SEQUENCE_METHODS = frozenset({"split", "chunk", "unbind", "tensor_split"})
 """Methods of tensors (and of strings) that return a tuple or list, whatever they are given."""
 GENERATION_HOOKS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
+IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 HOOK_REGISTRARS = ("register_forward_pre_hook", "register_forward_hook")
 OPERATOR_FUNCTIONS = {"lt": "Lt", "le": "LtE", "gt": "Gt", "ge": "GtE", "eq": "Eq", "ne": "NotEq"}
 VERSION_PACKAGES = ("importlib.metadata.version", "importlib_metadata.version", "pkg_resources.get_distribution")
@@ -420,7 +421,10 @@ class Calls(Expressions):
                 return (Member(PerRelease(self.timeline.releases), "distribution"),)
             return (PerRelease(self.timeline.releases),)
         if name == "importlib.import_module" and arguments and isinstance(literal(arguments[0]), str):
-            return (Symbol(literal(arguments[0])),)
+            module = str(literal(arguments[0]))
+            if self.timeline.knows(module):
+                self.note_missing(self.timeline.all - self.timeline.importable(module), flow, IMPORT_ERRORS)
+            return (Symbol(module),)
         if method == "SpecifierSet" and arguments:
             specifier = to_specifier(literal(arguments[0]))
             return (Literal(specifier),) if specifier is not None else UNKNOWN

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvlint.analysis.annotations import Annotations
 from kvlint.analysis.callers import filled_by_prepare, uncalled
-from kvlint.analysis.calls import LESSONS, teaches
+from kvlint.analysis.calls import IMPORT_ERRORS, LESSONS, teaches
 from kvlint.analysis.expressions import ITERATED as CACHES
 from kvlint.analysis.expressions import holds
 from kvlint.analysis.facts import (
@@ -136,7 +136,7 @@ TRANSFORMERS_MODULES = frozenset(
     }
 )
 HOOKS = frozenset({"forward", "prepare_inputs_for_generation", "_reorder_cache", "_update_model_kwargs_for_generation"})
-IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
 OTHER_TENSORS = frozenset({"tensorflow", "jax", "flax", "mlx", "mlx_lm", "mlx_vlm"})
 """Without torch beside them, models are not those of transformers, also where its tokenizers are used."""

@@ -80,7 +80,7 @@ from kvlint.analysis.values import (
     restrict,
 )
 from kvlint.analysis.versions import apply_each
-from kvlint.releases import EVERY_RELEASE
+from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
 INTERESTING: frozenset[type[Atom]] = frozenset(
     {
@@ -926,6 +926,9 @@ class Expressions(Recorder):
         raise NotImplementedError
 
     def conventional(self, name: str, node: ast.AST) -> Value:
+        raise NotImplementedError
+
+    def note_missing(self, releases: ReleaseSet, flow: Flow, errors: frozenset[str]) -> None:
         raise NotImplementedError
 
     def note_missing_member(self, base: Value, name: str, flow: Flow) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.layout_roles import GROUP, HEADS, KV_HEADS, role_of_name
@@ -190,6 +190,7 @@ def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
         if (
             (left, right) in divided
             or id(node) in compared
+            or any(is_division_of(item, left) for item in other_branches(nodes, node))
             or not is_kv_count(node.right, nodes)
             or not (is_one_head(node.left, ranges, nodes) or picks_a_head(node, ranges, nodes))
         ):
@@ -198,6 +199,22 @@ def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
         use = use_of(node, statement, nodes)
         if use is not None:
             yield HeadMap(node, statement, use, group_of(node, ranges, nodes))
+
+
+def is_division_of(node: ast.AST, left: str) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and code_of(node.left) == left
+
+
+def other_branches(nodes: Iterable[ast.AST], node: ast.AST) -> Iterator[ast.AST]:
+    """What is done instead of *node*, in the other branch of the conditions around it: code that knows both ways has chosen."""
+    for item in nodes:
+        if not isinstance(item, (ast.If, ast.IfExp)):
+            continue
+        body = item.body if isinstance(item.body, list) else [item.body]
+        orelse = item.orelse if isinstance(item.orelse, list) else [item.orelse]
+        for branch, other in ((body, orelse), (orelse, body)):
+            if any(child is node for statement in branch for child in walk(statement)):
+                yield from (child for statement in other for child in walk(statement))
 
 
 def holds(statement: ast.stmt, node: ast.AST) -> bool:

@@ -357,9 +357,10 @@ class LayoutCalls(LayoutAttention):
                 self.context = outer_context
             return join(*parts)
         self.budget -= 1
-        outer = (self.context, self.depth, self.owner, self.target_text)
+        outer = (self.context, self.depth, self.owner, self.target_text, self.in_shared)
         self.context = f"{self.context}>{node.lineno}.{node.col_offset}"
         self.depth += 1
+        self.in_shared = self.in_shared or name in self.shared
         self.owner = function.owner or self.owner
         inner: Env = dict(function.env)
         if function.bound or (
@@ -377,7 +378,7 @@ class LayoutCalls(LayoutAttention):
             self.block(function.node.body, inner)
             returned = self.returns.pop()
             result = self.joined_returns(returned) if returned else NOTHING
-        self.context, self.depth, self.owner, self.target_text = outer
+        self.context, self.depth, self.owner, self.target_text, self.in_shared = outer
         return result or (self.fresh(node),)
 
     def joined_returns(self, returned: list[Value]) -> Value:

@@ -442,8 +442,9 @@ class LayoutViews(LayoutEval):
         self, node: ast.AST, axes: Sequence[Axis], items: Sequence[Scalar], roles: Sequence[str | None]
     ) -> None:
         text = ", ".join(described(item) for item in items)
-        for axis, role in zip(axes, roles, strict=False):
-            if role in (BATCH, SEQUENCE, HEADS, KV_HEADS, HEAD_DIM):
+        for axis, item, role in zip(axes, items, roles, strict=False):
+            of_argument = self.in_shared and item.factor is not None
+            if role in (BATCH, SEQUENCE, HEADS, KV_HEADS, HEAD_DIM) and not of_argument:
                 assert role is not None
                 self.book.note_axis(axis, role, Strength.STRUCTURE, node, f"laid out as ({text})")
 

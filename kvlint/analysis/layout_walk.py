@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,6 +120,9 @@ class LayoutWalk:
         self.book = RoleBook()
         self.sites: dict[int, list[tuple[bool, Site]]] = {}
         self.module_env: Env = {}
+        self.shared: frozenset[str] = frozenset()
+        """Functions that are called in several places: what they call the axes of their arguments is about none of these."""
+        self.in_shared = False
         self.reached_through: set[str] = set()
         """Names through which something was bound: ``a`` of ``a.b``."""
         self.attributes: dict[tuple[str, str], list[ast.expr]] = {}
@@ -166,6 +170,10 @@ class LayoutWalk:
             node for node in tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         ]
         self.context = "module"
+        calls = Counter(
+            node.func.id for node in walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        )
+        self.shared = frozenset(name for name, count in calls.items() if count > 1)
         for node in tree.body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.module_env[node.name] = (Function(node),)
@@ -478,6 +486,8 @@ class LayoutWalk:
 
     def note_names(self, items: Sequence[Scalar], names: Sequence[ast.expr]) -> None:
         """Evidence from the names that the sizes of a shape are unpacked into."""
+        if self.in_shared:
+            return
         called = [
             Scalar(item.size, (name.id,) if isinstance(name, ast.Name) and name.id.strip("_") else ())
             for item, name in zip(items, names, strict=True)

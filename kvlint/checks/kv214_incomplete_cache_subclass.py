@@ -84,7 +84,7 @@ class IncompleteCacheSubclass(Check):
         info = definition.info
         if info.name != "update" or info.owner is None or info.node.args.kwarg is not None or info.parameter("kwargs"):
             return
-        if not is_cache_subclass(facts, info.owner) or not takes_states(info):
+        if not is_cache_subclass(facts, info.owner) or not takes_states(info) or needs_more(info):
             return
         yield from self._without_kwargs(facts, info, definition.place)
 
@@ -237,6 +237,21 @@ def takes_states(info: FunctionInfo) -> bool:
         return False
     first = positional[0] if positional else ""
     return (spec.vararg is not None or len(positional) >= 3) and not first.startswith("layer")
+
+
+PASSED_KEYS = frozenset({"sin", "cos", "cache_position", "partial_rotation_size", "using_rope", "sliding_window"})
+"""What models have put into ``cache_kwargs``, in the modeling files of 4.36 to 4.57."""
+
+
+def needs_more(info: FunctionInfo) -> bool:
+    """True for an ``update`` that needs more than models give it on any release: parameters, or items of ``cache_kwargs``."""
+    spec = info.node.args
+    positional = [item.arg for item in [*spec.posonlyargs, *spec.args][info.first_positional() :]]
+    for node in walk(info.node):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "cache_kwargs":
+            if isinstance(node.slice, ast.Constant) and node.slice.value not in PASSED_KEYS:
+                return True
+    return any(name != "cache_kwargs" for name in positional[3 : len(positional) - len(spec.defaults)])
 
 
 def keeps_states(info: ClassInfo, update: FunctionInfo) -> bool:

@@ -6,9 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
+from kvlint.analysis.head_maps import other_branches
 from kvlint.analysis.layout_facts import layouts
 from kvlint.analysis.layout_values import Expansion
 from kvlint.analysis.layout_verdicts import Verdict, expansions
+from kvlint.analysis.nodes import walk
 from kvlint.checks.base import Check
 from kvlint.checks.layouts import AXIS_WORDS
 from kvlint.checks.words import HEADS
@@ -29,7 +31,7 @@ class TiledKvHeads(Check):
             site = verdict.site
             assert isinstance(site, Expansion)
             place = known.place(site.statement)
-            if verdict.outcome == "wrong":
+            if verdict.outcome == "wrong" and not is_chosen(facts, site):
                 yield self.finding(
                     facts,
                     site.node,
@@ -50,6 +52,14 @@ class TiledKvHeads(Check):
                     help="grouped queries need every kv head repeated in place (`repeat_interleave`)",
                     category=Category.UNDECIDED,
                 )
+
+
+def is_chosen(facts: Facts, site: Expansion) -> bool:
+    """True where the other branch of a condition repeats the heads in place: the code knows both orders."""
+    return facts.tree is not None and any(
+        isinstance(node, ast.Attribute) and node.attr == "repeat_interleave"
+        for node in other_branches(walk(facts.tree), site.node)
+    )
 
 
 def message(verdict: Verdict, site: Expansion) -> str:
