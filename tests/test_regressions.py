@@ -1890,3 +1890,32 @@ def test_a_head_map_beside_the_other_one(other: str) -> None:
                 yield queries[:, head] @ keys[:, kv_head]
         """
     assert ("KV601" in codes(code)) is (other == "head")
+
+
+@pytest.mark.parametrize(("given", "reported"), [("kept", False), ("past_key_values", True)])
+def test_a_function_that_gives_back_a_list_takes_one(given: str, reported: bool) -> None:
+    """Only its name would say that the parameter is a cache: what it holds is what the function itself made before."""
+    code = f"""
+        from transformers.modeling_outputs import BaseModelOutputWithPast
+
+        def step(self, input_ids, past_key_values):
+            length = past_key_values[0][0].shape[-2]
+            kept = []
+            for index, layer in enumerate(self.layers):
+                input_ids, pair = layer(input_ids, past_key_values[index], length)
+                kept.append(pair)
+            return BaseModelOutputWithPast(last_hidden_state=input_ids, past_key_values={given})
+        """
+    assert ("KV204" in codes(code)) is reported
+
+
+@pytest.mark.parametrize(("call", "own"), [("keys.cat(new)", True), ("keys.clone()", False)])
+def test_items_of_a_pair_with_methods_of_their_own(call: str, own: bool) -> None:
+    code = f"""
+        from transformers.cache_utils import Cache
+
+        def attend(self, new, past_key_value: Cache):
+            keys, values = past_key_value[self.layer_idx]
+            return {call}, values
+        """
+    assert ("KV204" in codes(code)) is not own

@@ -15,6 +15,7 @@ from kvlint.checks.receivers import (
     comes_in,
     describe,
     holds_own_caches,
+    is_its_own,
     known_cache,
     may_be_else,
     may_be_rebuilt,
@@ -47,7 +48,7 @@ class CacheSubscript(Check):
                     continue
             if cache is None or (cache.local_class is not None and cache.local_class.defines("__getitem__")):
                 continue
-            if may_be_rebuilt(use.value) and not comes_in(use):
+            if (may_be_rebuilt(use.value) and not comes_in(use)) or is_its_own(cache, use.place.function):
                 continue
             if use.action != "load" or use.place.caught & {"TypeError", "Exception"}:
                 continue

@@ -20,13 +20,17 @@ from kvlint.analysis.values import (
     Items,
     LayerPair,
     LegacyCache,
+    Member,
+    ModelOutput,
     NoneValue,
     Sequence,
+    StoredTensor,
     SuperObject,
     Symbol,
     Unknown,
     Value,
     cache_of,
+    of_type,
     without,
 )
 from kvlint.releases import ReleaseSet
@@ -345,13 +349,32 @@ def own_formats(facts: Facts) -> frozenset[tuple[int, str]]:
     return frozenset(found)
 
 
+def is_its_own(cache: CacheObject, function: FunctionInfo | None) -> bool:
+    """True for a parameter, a cache by its name alone, of a function whose outputs hold collections that it built and
+    never a cache: it takes what it gave."""
+    if cache.source != "parameter" or function is None:
+        return False
+    return gives_back_its_own(function)
+
+
+def gives_back_its_own(info: FunctionInfo) -> bool:
+    held = [atom for output in of_type(info.returns, ModelOutput) for atom in output.held]
+    built = any(isinstance(atom, (Items, Sequence)) for atom in held)
+    return built and all(isinstance(atom, (Items, Sequence, NoneValue)) for atom in held)
+
+
 def holds_own_caches(facts: Facts) -> bool:
     """True where the items of a layer's past are objects with methods that no tensor has: caches of the project's own
     (``past_key_value[0].cat(keys, dim=2)``), behind a class that derives from a model of transformers."""
     known = facts.memo.get("own caches")
     if not isinstance(known, bool):
         nodes = walk(facts.tree) if facts.tree is not None and OWN_CACHE_CALL.search(facts.text) else []
-        known = facts.memo["own caches"] = any(is_call_of_own_cache(node) for node in nodes)
+        known = any(is_call_of_own_cache(node) for node in nodes) or any(
+            isinstance(atom.of, StoredTensor) and atom.name in NO_TENSOR_METHODS
+            for use in facts.calls
+            for atom in of_type(use.callee, Member)
+        )
+        facts.memo["own caches"] = known
     return known
 
 
