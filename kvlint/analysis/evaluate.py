@@ -554,7 +554,7 @@ class Walk(Annotations):
         if target.attr in HOOKS:
             self._teach_patches(base, value)
             if target.attr == "forward" and self._function is not None and of_type(value, LocalFunction):
-                self._function.replaces.update(atom.role for atom in of_type(base, Model))
+                self._function.replaces.update(self.kinds_of(base))
         for atom in value:
             if isinstance(atom, LocalFunction) and atom.info.places:
                 atom.info.installed[id(target)] = flow.releases
@@ -591,6 +591,12 @@ class Walk(Annotations):
             left = [flow.names[shadow] for flow in exits if shadow in flow.names]
             for info, name, value in entries:
                 self._teach_attribute(info, name, join(*left) if left else value)
+
+    def kinds_of(self, value: Value) -> set[str]:
+        """Which kinds of modules (model, layer, attention) a value is, by itself or by the bases of its class."""
+        bases = [base for atom in of_type(value, Instance) for base in atom.info.foreign_bases()]
+        kinds = {self.library.part(base) or ("model" if is_hook_owner(base) else "") for base in bases}
+        return (kinds | {atom.role for atom in of_type(value, Model)}) - {""}
 
     def _teach_patches(self, base: Value, value: Value) -> None:
         """Functions that are put in the place of a method of the library are called by it.

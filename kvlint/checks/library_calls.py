@@ -446,25 +446,27 @@ def _outermost(facts: Facts, items: list[LibraryCalled]) -> Iterator[LibraryCall
     attention = [item.info for item in items if item.role == "layer" and _calls_attention(item.info.node)]
     models = [item.info for item in items if item.role == "model"]
     for item in items:
-        hidden = everywhere | _replaced_beside(facts, item)
+        beside = _replaced_beside(facts, item)
         if item.role == "model" and any(info is not item.info and _calls_object(item, info) for info in models):
             continue
-        if item.role == "layer" and (layers or "model" in hidden):
+        if item.role == "layer" and (layers or "model" in beside):
             continue
-        if item.role == "attention" and (hidden - {"attention"} or any(info is not item.info for info in attention)):
+        hidden = everywhere or "layer" in beside
+        if item.role == "attention" and (hidden or any(info is not item.info for info in attention)):
             continue
         yield item
 
 
 def _replaced_beside(facts: Facts, item: LibraryCalled) -> set[str]:
-    """The kinds of modules whose ``forward`` is replaced by what the function calls that puts the item in its place."""
+    """The kinds of modules whose ``forward`` is replaced by the function that puts the item in its place, and by those that
+    it calls."""
     around = item.patched.place.function if item.patched is not None else None
     if around is None:
         return set()
     called = [
         atom.info for use in facts.calls if use.place.function is around for atom in of_type(use.callee, LocalFunction)
     ]
-    return {kind for info in called for kind in info.replaces}
+    return {kind for info in called for kind in info.replaces} | (around.replaces - {item.role})
 
 
 def _calls_object(item: LibraryCalled, other: FunctionInfo) -> bool:
