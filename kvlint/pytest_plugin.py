@@ -5,6 +5,8 @@ Imports nothing heavy: torch and transformers are touched only by a test that as
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -94,6 +96,7 @@ def _every_model_watched(every: int, unseen: dict[str, int]) -> Iterator[None]:
     owners: list[Any] = [PreTrainedModel, *([compiled] if compiled is not None else [])]
 
     def watched(inherited: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(inherited)
         def call(self: Any, *arguments: Any, **options: Any) -> Any:
             # A traced forward is looked at from outside of its graph. The base model inside a causal model is a
             # PreTrainedModel, too: only the outermost call is looked at.
@@ -117,7 +120,8 @@ def _every_model_watched(every: int, unseen: dict[str, int]) -> Iterator[None]:
     for owner in owners:
         owner.__call__ = watched(owner.__call__)
     try:
-        yield
+        with _direct_calls(PreTrainedModel, watched):
+            yield
     finally:
         for owner, own in kept:
             if own is None:
@@ -127,6 +131,38 @@ def _every_model_watched(every: int, unseen: dict[str, int]) -> Iterator[None]:
         for observer in observers.values():
             for one in observer.watch.unseen:
                 unseen[one.reason] = unseen.get(one.reason, 0) + 1
+
+
+@contextmanager
+def _direct_calls(base: Any, watched: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Puts *watched* around the ``forward`` of every model class, too: ``model.forward(...)`` passes ``__call__`` by. Classes
+    that are made inside of the block are met when a model of theirs is."""
+    kept: dict[Any, Any] = {}
+    build = base.__init__
+
+    def wrap(cls: Any) -> None:
+        if cls not in kept and issubclass(cls, base) and inspect.isfunction(vars(cls).get("forward")):
+            kept[cls] = vars(cls)["forward"]
+            cls.forward = watched(kept[cls])
+
+    @functools.wraps(build)
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        for cls in type(self).__mro__:
+            wrap(cls)
+        build(self, *arguments, **options)
+
+    waiting = [base]
+    while waiting:
+        cls = waiting.pop()
+        wrap(cls)
+        waiting += cls.__subclasses__()
+    base.__init__ = init
+    try:
+        yield
+    finally:
+        base.__init__ = build
+        for cls, forward in kept.items():
+            cls.forward = forward
 
 
 def _watchable(module: Any, cache_keyword: Callable[[Any], str | None]) -> bool:

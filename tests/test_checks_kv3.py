@@ -310,7 +310,7 @@ def test_merging(before: str, target: str, after: str | None) -> None:
         "def f(model, ids, n):\n    past = ()\n    for i in range(n):\n        past += ((i, i),)\n    model(ids, past_key_values=past, use_cache=True)  # KV301\n",
         "def f(model, ids, n):\n    past = ()\n    for i in range(n):\n        past = past + ((i, i),)\n    model(ids, past_key_values=past, use_cache=True)  # KV301\n",
         "def f(model, ids, t):\n    model.generate(**{'input_ids': ids, 'past_key_values': t.chunk(2)})  # KV301\n",
-        "from transformers.modeling_outputs import BaseModelOutputWithPast\nfrom transformers import PreTrainedModel\nclass A(PreTrainedModel):\n"
+        "from transformers.modeling_outputs import BaseModelOutputWithPast\nfrom transformers import LlamaModel\nclass A(LlamaModel):\n"
         "    def forward(self, ids):\n        out = ()\n        for b in self.h:\n            out = out + (b(ids),)\n        return BaseModelOutputWithPast(past_key_values=out)  # KV301\n",
         # what may be a cache, or None, or is promised only
         "def f(model, ids, past_key_values):\n    model(ids, past_key_values=past_key_values, use_cache=True)\n",

@@ -105,8 +105,8 @@ def is_torch_model_class(qualified: str) -> bool:
     name = qualified.rpartition(".")[2]
     if name.startswith(("TF", "Flax")) or not name[:1].isupper():
         return False
-    if name.endswith(("Config", "Tokenizer", "TokenizerFast", "Processor", "Output")):
-        return False
+    if name.endswith(("Config", "Tokenizer", "TokenizerFast", "Processor")) or "Output" in name:
+        return False  # `BaseModelOutputWithPast` is what a model returns
     return name.startswith("AutoModel") or any(base in name for base in MODEL_BASES)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from kvlint.analysis.callers import is_head
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import keeps_own_format
-from kvlint.analysis.values import LegacyCache
+from kvlint.analysis.values import LegacyCache, Value
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import FUNCTIONS, position, tree_of
@@ -40,7 +41,11 @@ class LegacyTupleCache(Check):
                 target = target_of(facts, use)
                 if target is not None and converted_by_hook(facts, use):
                     continue
-                if target is None or target.role == "mask" or (target.role == "output" and not in_model(facts, use)):
+                if (
+                    target is None
+                    or target.role == "mask"
+                    or (target.role == "output" and not in_model(use, item.value))
+                ):
                     continue
                 yield from self._found(facts, use, item, target)
 
@@ -126,12 +131,24 @@ BUILDERS = (ast.Tuple, ast.List, ast.ListComp, ast.GeneratorExp, ast.IfExp, ast.
 COLLECTIONS = frozenset({"tuple", "list"})
 
 
-def in_model(facts: Facts, use: CallUse) -> bool:
-    """True inside a PyTorch model class of transformers, where the output goes back to ``generate``."""
+def in_model(use: CallUse, given: Value) -> bool:
+    """True inside a PyTorch model class of transformers, where the output goes back to ``generate``.
+
+    A model that does not generate, and is no model of the library's own, is a part of one of the project: what it gives
+    back goes to that one.
+    """
     owner = use.place.owner
     if owner is None or owner.name.startswith(OTHER_FRAMEWORKS) or keeps_own_format(owner):
         return False
-    return any(base.startswith("transformers.") for base in owner.foreign_bases())
+    if not is_legacy(given):
+        return False  # a cache as well: what it is on which path, the function that gave it back decides
+    bases = [base for base in owner.foreign_bases() if base.startswith("transformers.")]
+    return bool(bases) and (is_head(owner) or any(is_whole(base) for base in bases))
+
+
+def is_whole(qualified: str) -> bool:
+    """True for a class of the library that brings a model, or a part of one; ``PreTrainedModel``s and mixins bring none."""
+    return not qualified.endswith(("PreTrainedModel", "Mixin"))
 
 
 def name_of_the_class(facts: Facts, use: CallUse) -> str:

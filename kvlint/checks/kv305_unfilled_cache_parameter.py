@@ -79,9 +79,7 @@ class UnfilledCacheParameter(Check):
             )
         else:
             message = f"the library calls `{item.shown}` with {given}, which it does not take: TypeError {{when}}"
-        life = NO_RELEASE
-        for name in passed:
-            life |= item.names[name]
+        life = missing(dict(item.names), accepted_names(item.info))
         renamed = passed == ["cache"] and item.place.releases <= facts.timeline.keyword_of_kind("model", "cache")
         fix = None
         old = parameter.arg in OLD_PARAMETERS  # it has been None for years: what a cache there would wake nobody knows

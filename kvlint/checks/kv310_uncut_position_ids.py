@@ -11,11 +11,12 @@ from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
-from kvlint.checks.library_calls import is_encoder_family, library_called
-from kvlint.findings import Applicability, Edit, Finding, Fix
+from kvlint.checks.library_calls import CACHE_PARAMETERS, OLD_PARAMETERS, is_encoder_family, library_called
+from kvlint.findings import Applicability, Edit, Finding, Fix, Origin
 
 NAME = "position_ids"
 IDS = "input_ids"
+OLDER_NAMES = frozenset({*CACHE_PARAMETERS, *OLD_PARAMETERS}) - {"cache"}
 
 WITHOUT_POSITIONS = frozenset(
     {
@@ -59,9 +60,18 @@ class UncutPositionIds(Check):
                 releases=wrong,
                 life=life,
                 help=f"cut them like the ids: `{NAME}[..., -{IDS}.shape[1] :]`",
+                origin=waits_for(facts, item.info),
                 fix=cut(facts, item.info.node, key),
                 span=(start, start + len(NAME)) if isinstance(taken, ast.arg) else (start, end),
             )
+
+
+def waits_for(facts: Facts, info: FunctionInfo) -> Origin | None:
+    """The parameter of the cache under an older name: the ids are cut once it is filled."""
+    parameter = next((arg for arg in info.parameters() if arg.arg in OLDER_NAMES), None)
+    if parameter is None:
+        return None
+    return Origin(facts.span(parameter)[0], f"the ids are cut where `{parameter.arg}` is filled")
 
 
 def model_takes_positions(info: FunctionInfo) -> bool:

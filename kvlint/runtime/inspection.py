@@ -98,6 +98,13 @@ def rows_problem(
     )
 
 
+def values_problem(index: int, keys: Sequence[int], values: Any | None) -> list[Problem]:
+    """The problem of *values* that differ from keys of shape *keys* in more than their head dim; else nothing."""
+    if values is None or tuple(values.shape[:-1]) == tuple(keys[:-1]):
+        return []
+    return [Problem(index, f"values like keys {shape_text(keys)}", shape_text(values.shape), "KV503")]
+
+
 def length_problem(expected: LayerExpectation, index: int, tokens: int, length: int | None) -> Problem | None:
     """The problem of a layer whose ``get_seq_length`` answered *length* after *tokens* tokens, or None."""
     if length is None or length == tokens or not expected.kind.attends:
@@ -212,10 +219,7 @@ def stored_rows(moment: Moment) -> list[Problem]:
         problem = rows_problem(layer, expected, index, moment.tokens, shape)
         if problem is not None:
             problems.append(problem)
-        if values is not None and tuple(values.shape[:-1]) != shape[:-1]:
-            problems.append(
-                Problem(index, f"values like keys {shape_text(shape)}", f"{shape_text(values.shape)}", "KV503")
-            )
+        problems += values_problem(index, shape, values)
     return problems
 
 

@@ -108,7 +108,8 @@ class Runner:
         self.masked = "attention_mask" in parameters
         self.device = next(self.model.parameters()).device
         self.dtype = coarsest(self.model)
-        self._encoded: dict[int, Any] = {}
+        self._encoded: dict[tuple[int, int], Any] = {}
+        self._encoding = 0
         layers = expectations(self.config)
         self.states_only = bool(layers) and all(layer.kind is Kind.LINEAR for layer in layers)
         """No layer attends: padding matters while the prompt is read, and later masks are not passed (as in generate)."""
@@ -258,29 +259,39 @@ class Runner:
         encoder = self.model.get_encoder()
         return "input_ids" in (getattr(self.model, "main_input_name", ""), getattr(encoder, "main_input_name", ""))
 
+    @contextmanager
+    def another_encoding(self) -> Iterator[None]:
+        """Inside the block the encoder's output is another one (of ids and random states that are not used elsewhere)."""
+        self._encoding = 50
+        try:
+            yield
+        finally:
+            self._encoding = 0
+
     def _encoder_arguments(self, rows: int) -> dict[str, Any]:
         """The encoder's output for *rows* rows, computed once: row i is the same for every number of rows.
 
         Of an encoder of sound or images the output is drawn at random: what is checked is the decoder's cache.
         """
-        if rows not in self._encoded:
-            ids = self.prompt(5, rows=16, seed=7)[:rows]
+        key = (rows, self._encoding)
+        if key not in self._encoded:
+            ids = self.prompt(5, rows=16, seed=7 + self._encoding)[:rows]
             mask = self.torch.ones_like(ids)
             if self.text_encoder:
                 with self.torch.no_grad():
                     output = self.model.get_encoder()(input_ids=ids, attention_mask=mask)
-                self._encoded[rows] = {"encoder_outputs": output, "attention_mask": mask}
+                self._encoded[key] = {"encoder_outputs": output, "attention_mask": mask}
             else:
                 from transformers.modeling_outputs import BaseModelOutput
 
                 config = text_config(self.config)
                 width = getattr(config, "cross_attention_hidden_size", None) or config.hidden_size
-                generator = self.torch.Generator().manual_seed(self.plan.seed + 9)
+                generator = self.torch.Generator().manual_seed(self.plan.seed + 9 + self._encoding)
                 states = self.torch.randn(16, 5, int(width), generator=generator)[:rows]
                 output = BaseModelOutput(last_hidden_state=states.to(self.device).to(self.dtype))
                 output.attention_mask = mask  # some encoders of sound shorten their mask and hand it on
-                self._encoded[rows] = {"encoder_outputs": output}
-        return dict(self._encoded[rows])
+                self._encoded[key] = {"encoder_outputs": output}
+        return dict(self._encoded[key])
 
 
 OnUpdate = Callable[[Any, int, Any, Any, Any], Any]
@@ -461,7 +472,7 @@ def _one_by_one(runner: Runner) -> tuple[Step, ...]:
 
 def clone(cache: Any) -> Any:
     """An independent copy of *cache*. The prefetch stream of an offloaded cache cannot be copied: it is shared."""
-    owner = getattr(cache, "self_attention_cache", cache)
+    owner = cache_layers.self_attention(cache)
     stream = vars(owner).pop("prefetch_stream", None)
     try:
         copied = copy.deepcopy(cache)
@@ -469,5 +480,5 @@ def clone(cache: Any) -> Any:
         if stream is not None:
             owner.prefetch_stream = stream
     if stream is not None:
-        getattr(copied, "self_attention_cache", copied).prefetch_stream = stream
+        cache_layers.self_attention(copied).prefetch_stream = stream
     return copied

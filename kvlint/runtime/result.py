@@ -184,5 +184,5 @@ class CacheError(AssertionError):
 
     def __init__(self, failures: tuple[CheckResult, ...]) -> None:
         self.failures = failures
-        lines = [f"{check.code or check.name} {check.name}: {check.message}" for check in failures]
+        lines = [f"{check.code} {check.name}: {check.message}".lstrip() for check in failures]
         super().__init__("; ".join(lines))

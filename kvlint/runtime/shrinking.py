@@ -116,6 +116,8 @@ def shrink(config: Mapping[str, Any], sizes: Sizes, *, group_heads: bool = False
     for key, value in config.items():
         if total and isinstance(value, list) and len(value) == total:
             small[key] = [small[key][index] for index in chosen]
+        elif key == "block_types" and isinstance(value, (list, tuple)) and not sizes.keep_layers:
+            small[key] = list(dict.fromkeys(value))  # kinds that repeat over the layers: each once
         elif _LAYER_INDICES.fullmatch(key) and isinstance(value, list):
             small[key] = [new for new, old in enumerate(chosen) if old in value]
         elif _LAYER_COUNT.fullmatch(key) and isinstance(value, int):

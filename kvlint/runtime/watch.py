@@ -99,6 +99,7 @@ class _Before:
     cache: Any
     length: int | None
     edges: tuple[_Edge, ...]
+    cross: tuple[_Edge, ...] = ()
     strange: str = ""
 
 
@@ -139,12 +140,12 @@ class Observer:
         given = self._named(arguments, options)
         cache = _given_cache(given)
         if cache is not None:
-            self._before = _Before(cache, _length(cache), tuple(_edges(cache)))
+            self._before = _Before(cache, _length(cache), tuple(_edges(cache)), tuple(_cross_edges(cache)))
         else:
             strange = next((given[name] for name in CACHE_NAMES if given.get(name) is not None), None)
             what = "" if strange is None else f"the cache is a {type(strange).__name__} that keeps no list of layers"
             # A wrapper may put tokens of its own (a learned prompt) before those it was given.
-            self._before = _Before(None, 0 if self._is_library_model else None, (), what)
+            self._before = _Before(None, 0 if self._is_library_model else None, (), strange=what)
         self._look_for_autocast()
 
     def after(self, arguments: tuple[Any, ...], options: Mapping[str, Any], output: Any) -> None:
@@ -187,7 +188,7 @@ class Observer:
     ) -> tuple[tuple[CheckResult, ...], int | None, int | None]:
         rows, fed = _fed_shape(given, self.config)
         if before.cache is not None and before.cache is not cache and before.length:
-            before = replace(before, edges=())  # another object came back: rows may have been moved into it
+            before = replace(before, edges=(), cross=())  # another object came back: rows may have been moved into it
         counted = None if before.length is None or fed is None else before.length + fed
         found = cache_layers.self_layers(cache)
         if len(found) > len(self.expected):
@@ -198,6 +199,7 @@ class Observer:
         results.append(result_of("append-axis", _grown(before.edges, moment)))
         if counted is not None and fed is not None:
             results.append(result_of("old-rows", _changed(before.edges, moment, fed)))
+        results.append(result_of("cross-attention", _cross_changed(before.cross, cache_layers.cross_layers(cache))))
         return tuple(result for result in results if result.status is Status.FAILED), fed, counted
 
     def _dtypes(self) -> Callable[[int], frozenset[Any] | None]:
@@ -403,6 +405,28 @@ def _edges(cache: Any) -> Iterator[_Edge]:
             valid = min(length, int(tensor.shape[2]))
             newest = tensor[:, :, valid - 1].clone()
             yield _Edge(index, name, tuple(tensor.shape), valid, newest)
+
+
+def _cross_edges(cache: Any) -> Iterator[_Edge]:
+    for index, layer in enumerate(cache_layers.cross_layers(cache)):
+        for name, tensor in (("keys", cache_layers.keys_of(layer)), ("values", cache_layers.values_of(layer))):
+            if tensor is not None and tensor.dim() == 4:
+                yield _Edge(index, name, tuple(tensor.shape), int(tensor.shape[2]), tensor[:, :, -1].clone())
+
+
+def _cross_changed(edges: Sequence[_Edge], layers: Sequence[Any]) -> list[Problem]:
+    """Cross-attention layers whose rows are others, or more, than before the forward: they are only read."""
+    torch = load_torch()
+    problems = []
+    for edge in edges:
+        now = getattr(layers[edge.layer], edge.name, None) if edge.layer < len(layers) else None
+        wanted = f"cross-attention {edge.name} unchanged"
+        if now is None or tuple(now.shape) != edge.shape:
+            found = "nothing" if now is None else shape_text(now.shape)
+            problems.append(Problem(edge.layer, wanted, f"{shape_text(edge.shape)} became {found}"))
+        elif not torch.equal(now[:, :, -1], edge.newest.to(now.device)):
+            problems.append(Problem(edge.layer, wanted, "another last row"))
+    return problems
 
 
 def _grown(edges: Sequence[_Edge], moment: Moment) -> list[Problem]:

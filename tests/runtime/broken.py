@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import DynamicCache
+from transformers import DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, QuantizedLayer
 from transformers.models.llama.modeling_llama import rotate_half
 
@@ -95,6 +95,8 @@ def _forward(module: Any, rotary: Any, mistake: str, keyword: str) -> Callable[.
             k, v = _remember(cache, _rotated(k, cos, sin), v, past)
         if mistake == "keys-of-another-row" and past:
             k = k.roll(1, dims=0)
+        if mistake == "rows-mixed-above-two" and past and rows > 2:
+            k = k[[1, 0, *range(2, rows)]]
         if mistake == "values-shifted-by-one" and past:
             v = v.roll(1, dims=2)
         if mistake == "sees-the-newest-only" and past:
@@ -141,6 +143,8 @@ def _forward(module: Any, rotary: Any, mistake: str, keyword: str) -> Callable[.
             cache.layers[index].keys, cache.layers[index].values = k[:, :, -4:], v[:, :, -4:]
         if mistake == "rotates-the-past-again" and past:
             cache.layers[index].keys = torch.cat([-k[:, :, :past], k[:, :, past:]], dim=2)
+        if mistake == "last-of-a-chunk-stored-twice" and past and k.shape[2] > past + 1:
+            cache.layers[index].values = torch.cat([v[:, :, :-1], v[:, :, -2:-1]], dim=2)
         if mistake == "not-a-number" and past == 7:
             cache.layers[index].values[0, 0, -1, 0] = float("nan")
         if mistake == "corrupted-element" and index == 0 and past == 8:
@@ -311,6 +315,35 @@ class ReorderForgotten(DynamicCache):
         return None
 
 
+class ReorderInverse(DynamicCache):
+    """Moves row i to rows[i] instead of taking it from there: right for two beams that change places."""
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        super().reorder_cache(beam_idx.argsort())
+
+
+class ReorderKeysOfTheDecoder(EncoderDecoderCache):
+    """Moves the keys of the decoder's own past and nothing else."""
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        for layer in self.self_attention_cache.layers:
+            layer.keys = layer.keys.index_select(0, beam_idx)
+
+
+class ReorderOwnPastOnly(EncoderDecoderCache):
+    """Leaves the rows of the encoder's output where they were."""
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        self.self_attention_cache.reorder_cache(beam_idx)
+
+
+class ResetOwnPastOnly(EncoderDecoderCache):
+    """Goes on with the keys and values of the encoder's output of before."""
+
+    def reset(self) -> None:
+        self.self_attention_cache.reset()
+
+
 class ResetForgotten(DynamicCache):
     """Is as full after reset as it was before."""
 
@@ -374,6 +407,11 @@ def with_layers(make: Callable[[int], Any], family: str = "llama") -> Loaded:
     return with_cache(build, family)
 
 
+def with_encoder_decoder_cache(cache: Callable[[Any, Any], Any]) -> Loaded:
+    """The small BART whose own cache is a *cache* of two dynamic ones."""
+    return with_cache(lambda config: cache(DynamicCache(config=config), DynamicCache(config=config)), "bart")
+
+
 def with_legacy_tuples() -> Loaded:
     """The small Llama that hands back a tuple of pairs of tensors."""
     loaded = small_llama()
@@ -395,8 +433,10 @@ def with_legacy_tuples() -> Loaded:
 
 
 def with_cross_attention(mistake: str) -> Loaded:
-    """A small BART whose cross-attention computes its keys and values anew, or appends them, in every step."""
+    """A small BART whose cross-attention computes its keys and values (or one of them) anew, appends or weakens them in
+    every step, or goes on with those of the first encoder output that it ever saw."""
     loaded = load(Source("bart", random_weights=True))
+    first: dict[tuple[int, int], Any] = {}
     for layer in loaded.model.model.decoder.layers:
         attention = layer.encoder_attn
 
@@ -408,7 +448,24 @@ def with_cross_attention(mistake: str) -> Loaded:
                 cache.cross_attention_cache.layers[index].reset()
             if cache is not None and mistake == "appended":
                 cache.is_updated[index] = False
-            return original(*arguments, **options)
+            own, place = original.__self__, (index, int(options["key_value_states"].shape[0]))
+            filled = cache is not None and cache.is_updated.get(index)
+            if filled and mistake == "keys-computed-anew":
+                states = options["key_value_states"]
+                keys = own.k_proj(states).view(*states.shape[:2], -1, own.head_dim).transpose(1, 2)
+                cache.cross_attention_cache.layers[index].keys = keys
+            if filled and mistake == "values-weakened":
+                cache.cross_attention_cache.layers[index].values = (
+                    cache.cross_attention_cache.layers[index].values * 0.9
+                )
+            if cache is not None and not filled and mistake == "of-the-first-encoder" and place in first:
+                cache.cross_attention_cache.update(*first[place], index)
+                cache.is_updated[index] = True
+            output = original(*arguments, **options)
+            if cache is not None:
+                layer = cache.cross_attention_cache.layers[index]
+                first.setdefault(place, (layer.keys, layer.values))
+            return output
 
         attention.forward = forward
     layer_index = {id(layer.encoder_attn): index for index, layer in enumerate(loaded.model.model.decoder.layers)}
@@ -427,31 +484,66 @@ def with_state_from_zero() -> Loaded:
     return with_cache(lambda config: Forgetful(config=config), "mamba2")
 
 
-def without_positions(loaded: Loaded) -> Loaded:
-    """*loaded* that counts positions from 0 wherever it is not told them."""
+def given_otherwise(change: Callable[[dict[str, Any]], None]) -> Loaded:
+    """The small Llama whose forward begins with *change* to its keyword arguments."""
+    loaded = small_llama()
     original = loaded.model.forward
 
     @functools.wraps(original)
     def forward(*arguments: Any, **options: Any) -> Any:
-        if options.get("position_ids") is None and options.get("input_ids") is not None:
-            options["position_ids"] = torch.arange(options["input_ids"].shape[1])[None]
+        change(options)
         return original(*arguments, **options)
 
     loaded.model.forward = forward
     return loaded
 
 
-def with_wrong_generate() -> Loaded:
-    """The small Llama whose ``prepare_inputs_for_generation`` leaves positions behind by one."""
+def positions_from_zero(options: dict[str, Any]) -> None:
+    """Positions are counted from 0 wherever they are not told."""
+    if options.get("position_ids") is None and options.get("input_ids") is not None:
+        options["position_ids"] = torch.arange(options["input_ids"].shape[1])[None]
+
+
+def turns_from_zero(options: dict[str, Any]) -> None:
+    """Positions of several tokens at once are counted from 0 where they are not told."""
+    if options["input_ids"].shape[1] > 1:
+        positions_from_zero(options)
+
+
+def mask_shifted(options: dict[str, Any]) -> None:
+    """The mask begins one column late: the first padding is seen, the cached run and the uncached one agree."""
+    mask = options.get("attention_mask")
+    if mask is not None:
+        options["attention_mask"] = torch.cat([mask[:, 1:], mask[:, -1:]], dim=1)
+
+
+def caches_always(options: dict[str, Any]) -> None:
+    """``use_cache=False`` is not heard."""
+    options["use_cache"] = True
+
+
+def one_behind(inputs: dict[str, Any], cache: Any) -> None:
+    """Positions of a cached step are one too small."""
+    positions = inputs.get("position_ids")
+    if positions is not None and int(positions.min()) > 0:
+        inputs["position_ids"] = positions - 1
+
+
+def counted_by_the_cache(inputs: dict[str, Any], cache: Any) -> None:
+    """Positions of a cached step count padding, too."""
+    if cache is not None and cache.get_seq_length():
+        inputs["position_ids"] = torch.full_like(inputs["position_ids"], cache.get_seq_length())
+
+
+def with_wrong_generate(change: Callable[[dict[str, Any], Any], None]) -> Loaded:
+    """The small Llama whose ``prepare_inputs_for_generation`` ends with *change*."""
     loaded = small_llama()
     original = loaded.model.prepare_inputs_for_generation
 
     @functools.wraps(original)
     def prepare(*arguments: Any, **options: Any) -> Any:
         inputs = original(*arguments, **options)
-        positions = inputs.get("position_ids")
-        if positions is not None and int(positions.min()) > 0:
-            inputs["position_ids"] = positions - 1
+        change(inputs, inputs.get("cache"))
         return inputs
 
     loaded.model.prepare_inputs_for_generation = prepare

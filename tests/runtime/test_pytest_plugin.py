@@ -57,6 +57,39 @@ def test_broken():
 )
 
 
+DIRECT = (
+    MODEL
+    + """
+from transformers import LlamaForCausalLM
+
+def doubled(output):
+    for layer in output.cache.layers:
+        layer.keys, layer.values = layer.keys.double(), layer.values.double()
+    return output
+
+def test_sound():
+    cache = loaded.model.forward(ids, use_cache=True).cache
+    loaded.model.forward(ids[:, :1], cache=cache)
+
+def test_broken():
+    own = loaded.model.lm_head.forward
+    cache = loaded.model.forward(ids, use_cache=True).cache
+    def forward(hidden):
+        cache.layers[0].keys = cache.layers[0].keys.double()
+        return own(hidden)
+    loaded.model.lm_head.forward = forward
+    loaded.model.forward(ids[:, :1], cache=cache)
+
+def test_a_class_of_the_test():
+    class Own(LlamaForCausalLM):
+        def forward(self, *arguments, **options):
+            return doubled(super().forward(*arguments, **options))
+
+    Own(loaded.config).forward(ids, use_cache=True)
+"""
+)
+
+
 def test_the_fixture_fails_a_test_with_code_and_layer(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(FIXTURE)
     result = pytester.runpytest_inprocess(*ARGUMENTS)
@@ -68,10 +101,21 @@ def test_the_option_watches_every_model(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(OPTION)
     result = pytester.runpytest_inprocess(*ARGUMENTS, "--kv-verify")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*CacheError: dtype-device dtype-device: layer 0: *torch.float64*"])
+    result.stdout.fnmatch_lines(["*CacheError: dtype-device: layer 0: *torch.float64*"])
     from transformers import PreTrainedModel
 
     assert "__call__" not in vars(PreTrainedModel)
+
+
+def test_forward_called_directly_is_watched_too(pytester: pytest.Pytester) -> None:
+    from transformers import LlamaForCausalLM, PreTrainedModel
+
+    before = LlamaForCausalLM.forward, PreTrainedModel.__init__
+    pytester.makepyfile(DIRECT)
+    result = pytester.runpytest_inprocess(*ARGUMENTS, "--kv-verify")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["*CacheError: dtype-device: layer 0: *", "*CacheError: dtype-device: layer 0, 1: *"])
+    assert (LlamaForCausalLM.forward, PreTrainedModel.__init__) == before
 
 
 def test_without_the_option_nothing_is_watched(pytester: pytest.Pytester) -> None:

@@ -213,3 +213,20 @@ def test_other_sizes_of_the_run_pass(plan: Plan) -> None:
 
 def test_there_are_at_least_forty_right_variants() -> None:
     assert len(VARIANTS) + len(FAMILIES) + 6 >= 40
+
+
+def test_a_token_that_generate_suppresses_is_not_taken_for_the_one_it_chose() -> None:
+    """In bfloat16 the end of the text is likeliest and not chosen, and the next two candidates are nearly equal."""
+    result = verify_model(load(Source("falcon_h1", random_weights=True, dtype="bfloat16")), only=("padded-generate",))
+    assert [(check.name, check.message) for check in result.failures] == []
+    assert "two candidates are nearly equal" in result.checks[-1].found
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_a_quantized_decoder_beside_plain_cross_attention_passes(family: str) -> None:
+    result = verify_model(
+        load(Source(family, random_weights=True)),
+        Plan(cache="quantized", quantized_backend="fp8"),
+        only=("quantized-rows",),
+    )
+    assert {check.name: check.status for check in result.checks}["quantized-rows"] is Status.PASSED

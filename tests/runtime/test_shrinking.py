@@ -34,6 +34,10 @@ def test_every_kind_of_layer_is_kept_once_and_in_order() -> None:
     assert [layer.window for layer in small("gemma3_text")] == [8, None]
 
 
+def test_kinds_that_repeat_over_the_layers_are_kept_once_each() -> None:
+    assert [layer.kind for layer in small("recurrent_gemma")] == [Kind.LINEAR, Kind.SLIDING]
+
+
 def test_layers_that_share_an_earlier_cache_stay_after_it() -> None:
     kinds = [layer.kind for layer in small("gemma3n_text")]
     assert kinds[:2] == [Kind.SLIDING, Kind.FULL]

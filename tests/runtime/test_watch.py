@@ -94,6 +94,23 @@ def test_a_changed_row_is_seen_by_the_forward_that_changed_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [("appended", "cross-attention keys unchanged, found [2, 4, 5, 16] became [2, 4, 10, 16]"),
+     ("values-weakened", "cross-attention values unchanged, found another last row")],
+)  # fmt: skip
+def test_cross_attention_that_changes_is_seen_by_the_forward_that_changed_it(mistake: str, words: str) -> None:
+    model = broken.with_cross_attention(mistake).model
+    ids = torch.randint(5, 90, (2, 5), generator=torch.Generator().manual_seed(0))
+    with watch_cache(model, action="record") as watch, torch.no_grad():
+        cache = model(ids, decoder_input_ids=ids[:, :1], use_cache=True).cache
+        model(ids, decoder_input_ids=ids[:, 1:2], cache=cache)
+    assert [(one.forward, [failure.name for failure in one.failures]) for one in watch.seen] == [
+        (1, []), (2, ["cross-attention"]),
+    ]  # fmt: skip
+    assert words in watch.failures[0].message
+
+
 def test_every_counts_forwards_and_warn_warns() -> None:
     loaded = broken.with_mistake("upcast")
     with watch_cache(loaded.model, every=3, action="record") as watch:

@@ -6,11 +6,12 @@ position must be the same too, unless the uncached logits of the two candidates 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from kvlint.runtime.checks.base import Evidence, Outcome, check
-from kvlint.runtime.expectations import text_config
+from kvlint.runtime.expectations import Kind, text_config
 from kvlint.runtime.models import describe
 from kvlint.runtime.probe import Step
 from kvlint.runtime.result import Status
@@ -136,6 +137,33 @@ def cached_chunk(evidence: Evidence) -> Outcome:
     return _steps(evidence, chunk, "logits of several tokens with the cache as without")
 
 
+@check("after-chunk", needs=("cached-chunk",))
+def after_chunk(evidence: Evidence) -> Outcome:
+    """A token fed after several at once must find what they left behind: a state that was not carried to the last of them,
+    or positions that count forwards instead of tokens, show only now."""
+    recording, plan = evidence.recording, evidence.plan
+    if recording.reference is None or not recording.consistent:
+        return Outcome.not_applicable("no uncached forward to compare with")
+    if recording.chunk_error:
+        return Outcome.not_applicable("the model refuses several tokens at once")
+    parts = (plan.prompt, plan.chunk, 1)
+    found = _fed(evidence, parts)
+    end = sum(parts)
+    return same_answer(
+        evidence, found, recording.reference[:, end - 1 : end], "logits of a token after several at once"
+    )
+
+
+def _fed(evidence: Evidence, parts: Sequence[int], **options: Any) -> Any:
+    """Logits of the last of *parts*: the run's tokens fed onto a new cache, so many at a time."""
+    runner, ids = evidence.runner, evidence.recording.ids
+    cache, start, logits = runner.new_cache(), 0, None
+    for tokens in parts:
+        logits, cache = runner.advance(ids[:, start : start + tokens], cache, **options)
+        start += tokens
+    return logits
+
+
 @check("left-padding", needs=("cached-steps",))
 def left_padding(evidence: Evidence) -> Outcome:
     """With rows of different length padded on the left, cached steps must agree with an uncached forward under the
@@ -143,27 +171,62 @@ def left_padding(evidence: Evidence) -> Outcome:
     return _padded(evidence, (1, 1, 1))
 
 
-@check("left-padded-chunk", needs=("left-padding", "cached-chunk"))
+@check("left-padded-chunk", needs=("left-padding", "after-chunk"))
 def left_padded_chunk(evidence: Evidence) -> Outcome:
     """Several tokens at once onto a left-padded, filled cache must agree with an uncached forward, too."""
     return _padded(evidence, (3,))
 
 
+@check("padding-unseen", needs=("left-padding", "reach"))
+def padding_unseen(evidence: Evidence) -> Outcome:
+    """A row padded on the left must get the logits that it gets alone. A mask shifted by one, states that take the padding
+    in, or keys rotated by their column and queries by their position are as wrong with the cache as without."""
+    runner, plan = evidence.runner, evidence.plan
+    reason = _unpaddable(evidence)
+    if reason:
+        return Outcome.not_applicable(reason)
+    ids = runner.prompt(plan.prompt + 1, seed=2)
+    mask = _padding(evidence, ids)
+    found = runner.uncached(ids, mask)[-1:, plan.padding :]
+    if runner.positions and not any(one.kind is Kind.OTHER for one in evidence.expected):
+        wanted = runner.uncached(ids[-1:, plan.padding :])
+        return same_answer(evidence, found, wanted, "logits of a padded row as of the row alone")
+    # Where columns are positions, or blocks of them are compressed, a row alone is another row.
+    others = runner.torch.where(mask.bool(), ids, runner.prompt(plan.prompt + 1, seed=10))
+    wanted = runner.uncached(others, mask)[-1:, plan.padding :]
+    return same_answer(evidence, found, wanted, "logits of a padded row as above other padding")
+
+
+def _unpaddable(evidence: Evidence) -> str:
+    """Why rows of this run cannot be padded on the left, or an empty string."""
+    runner, plan = evidence.runner, evidence.plan
+    if runner.loaded.encoder_decoder:
+        return "decoders of encoder-decoder models are not padded on the left"
+    if not runner.masked:
+        return "forward takes no attention_mask"
+    if not evidence.recording.consistent:
+        return "the uncached model's answers change when more tokens follow"
+    if plan.batch < 2 or plan.prompt <= plan.padding:
+        return "needs two rows and a prompt longer than the padding"
+    return ""
+
+
+def _padding(evidence: Evidence, ids: Any) -> Any:
+    """A mask for *ids* whose last row begins with padding."""
+    mask = evidence.runner.torch.ones_like(ids)
+    mask[-1, : evidence.plan.padding] = 0
+    return mask
+
+
 def _padded(evidence: Evidence, parts: tuple[int, ...]) -> Outcome:
     """Feeds a padded prompt, then *parts* tokens at a time, and compares with one uncached forward."""
     runner, plan = evidence.runner, evidence.plan
-    if runner.loaded.encoder_decoder:
-        return Outcome.not_applicable("decoders of encoder-decoder models are not padded on the left")
-    if not runner.masked:
-        return Outcome.not_applicable("forward takes no attention_mask")
-    if not evidence.recording.consistent:
-        return Outcome.not_applicable("the uncached model's answers change when more tokens follow")
-    if plan.batch < 2 or plan.prompt <= plan.padding:
-        return Outcome.not_applicable("needs two rows and a prompt longer than the padding")
+    reason = _unpaddable(evidence)
+    if reason:
+        return Outcome.not_applicable(reason)
     torch = runner.torch
     ids = runner.prompt(plan.prompt + sum(parts), seed=2)
-    mask = torch.ones_like(ids)
-    mask[-1, : plan.padding] = 0
+    mask = _padding(evidence, ids)
     wanted = runner.uncached(ids, mask)
     first = plan.prompt
     logits, cache = runner.advance(ids[:, :first], runner.new_cache(), mask=mask[:, :first])
@@ -191,6 +254,26 @@ def default_positions(evidence: Evidence) -> Outcome:
     return same_answer(evidence, logits, plain[:, split : split + 1], "logits of a step without position_ids and mask")
 
 
+@check("default-positions-chunk", needs=("default-positions", "after-chunk"))
+def default_positions_chunk(evidence: Evidence) -> Outcome:
+    """The same for several tokens at once (the next turn of a chat) and the token after them: without position_ids each token
+    of the turn has a position of its own, counted on from the cache."""
+    runner, recording, plan = evidence.runner, evidence.recording, evidence.plan
+    if recording.reference is None or not recording.consistent or recording.chunk_error:
+        return Outcome.not_applicable("no uncached forward to compare with")
+    if runner.loaded.encoder_decoder or not runner.positions:
+        return Outcome.not_applicable("forward takes no position_ids")
+    plain, _ = runner.forward(recording.ids, None, use_cache=False, explicit=False)
+    outcome = Outcome.passed()
+    for parts in ((plan.prompt, plan.chunk), (plan.prompt, plan.chunk, 1)):
+        found, end = _fed(evidence, parts, explicit=False), sum(parts)
+        what = "logits without position_ids and mask of " + ("a token after several" if parts[-1] == 1 else "several")
+        outcome = same_answer(evidence, found, plain[:, end - parts[-1] : end], what + " at once")
+        if outcome.status is Status.FAILED:
+            break
+    return outcome
+
+
 @check("full-mask", needs=("cached-steps",))
 def full_mask(evidence: Evidence) -> Outcome:
     """A mask over everything seen so far may be passed with every step, as attention models need it. Models with
@@ -208,9 +291,26 @@ def full_mask(evidence: Evidence) -> Outcome:
     return same_answer(evidence, output.logits.float(), wanted, "logits of a step with a mask over everything seen")
 
 
-@check("generate", needs=("cached-steps",))
+@check("generate", needs=("cached-steps", "cache-off"))
 def generate(evidence: Evidence) -> Outcome:
     """``generate`` must choose the same greedy tokens with use_cache=True and use_cache=False."""
+    ids = evidence.runner.prompt(evidence.plan.prompt, seed=3)
+    return _generated(evidence, ids, evidence.runner.torch.ones_like(ids), "tokens of generate")
+
+
+@check("padded-generate", needs=("generate", "left-padding"))
+def padded_generate(evidence: Evidence) -> Outcome:
+    """``generate`` on rows of different length must choose the same greedy tokens with and without a cache: the mask has to
+    grow with every token, and positions come from the mask and not from the cache's length."""
+    reason = _unpaddable(evidence)
+    if reason:
+        return Outcome.not_applicable(reason)
+    ids = evidence.runner.prompt(evidence.plan.prompt, seed=2)
+    return _generated(evidence, ids, _padding(evidence, ids), "tokens of generate for a padded batch")
+
+
+def _generated(evidence: Evidence, ids: Any, mask: Any, what: str) -> Outcome:
+    """Compares the greedy continuations of *ids* with and without a cache."""
     runner, plan = evidence.runner, evidence.plan
     if not hasattr(runner.model, "generate") or not callable(
         getattr(runner.model, "prepare_inputs_for_generation", None)
@@ -222,10 +322,9 @@ def generate(evidence: Evidence) -> Outcome:
         return Outcome.not_applicable("a quantized cache is lossy: its tokens may be others")
     if not evidence.recording.consistent:
         return Outcome.not_applicable("the uncached model's answers change when more tokens follow")
-    ids = runner.prompt(plan.prompt, seed=3)
     options: dict[str, Any] = {
         "do_sample": False, "num_beams": 1, "max_new_tokens": plan.steps, "min_new_tokens": plan.steps,
-        "return_dict_in_generate": True, "output_logits": True, "attention_mask": runner.torch.ones_like(ids),
+        "return_dict_in_generate": True, "output_logits": True, "attention_mask": mask,
         "disable_compile": True,
     }  # fmt: skip
     implementation = {"static": "static", "offloaded": "offloaded", "offloaded-static": "offloaded_static"}.get(
@@ -247,14 +346,14 @@ def generate(evidence: Evidence) -> Outcome:
     found = runner.torch.stack([step.float() for step in cached.logits], dim=1)
     wanted = runner.torch.stack([step.float() for step in plain.logits], dim=1)
     length = min(found.shape[1], wanted.shape[1])
+    # What was chosen, not what was likeliest: generate suppresses the end of the text before its time.
+    chosen, likewise = cached.sequences[:, -found.shape[1] :], plain.sequences[:, -wanted.shape[1] :]
     tolerance = evidence.tolerance(wanted)
     for position in range(length):
-        outcome = same_answer(
-            evidence, found[:, position : position + 1], wanted[:, position : position + 1], "tokens of generate"
-        )
+        outcome = same_answer(evidence, found[:, position : position + 1], wanted[:, position : position + 1], what)
         if outcome.status is Status.FAILED:
             return outcome
-        if bool((found[:, position].argmax(-1) != wanted[:, position].argmax(-1)).any()):
+        if bool((chosen[:, position] != likewise[:, position]).any()):
             return Outcome.passed(f"{position} tokens compared, then two candidates are nearly equal", None, tolerance)
     if found.shape != wanted.shape:
         return Outcome.failed(f"{wanted.shape[1]} new tokens", f"{found.shape[1]}")

@@ -145,6 +145,8 @@ def _rows(runner: Runner, ids: Any, prompt: int) -> tuple[dict[int, Sequence[Any
     last: dict[int, Sequence[Any]] = {}
 
     def note(held: Any, layer: int, keys: Any, values: Any, returned: Any) -> None:
+        if not cache_layers.is_quantized(cache_layers.self_layers(held)[layer]):
+            return  # the encoder's keys, under the same number
         parts.setdefault(layer, []).append((keys, values))
         last[layer] = returned
 

@@ -5,6 +5,7 @@ Each check makes a cache of its own, so none disturbs another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kvlint.runtime import layers as cache_layers
@@ -81,7 +82,8 @@ def _feed(runner: Runner, ids: Any, cache: Any, width: int) -> tuple[Any, Any]:
 
 @check("reset", needs=_READY)
 def reset(evidence: Evidence) -> Outcome:
-    """After reset the cache must be as new: length 0, and the prompt gets the logits of an empty cache."""
+    """After reset the cache must be as new: length 0, and the prompt gets the logits of an empty cache, also where the encoder's
+    output is another one by then."""
     runner, plan = evidence.runner, evidence.plan
     ids = runner.prompt(plan.prompt)
     cache, wanted = runner.fill(ids)
@@ -93,13 +95,20 @@ def reset(evidence: Evidence) -> Outcome:
     left = [index for index, length in enumerate(lengths) if length]
     if left:
         return Outcome.failed("length 0 after reset", str(lengths[left[0]]), layers=left)
-    again, _ = runner.advance(ids, cache)
-    return Outcome.compared(again, wanted, evidence.tolerance(wanted), "logits after reset as on a new cache")
+    what = "logits after reset as on a new cache"
+    if not runner.loaded.encoder_decoder:
+        again, _ = runner.advance(ids, cache)
+        return Outcome.compared(again, wanted, evidence.tolerance(wanted), what)
+    with runner.another_encoding():
+        wanted = runner.fill(ids)[1]
+        again, _ = runner.advance(ids, cache)
+    return Outcome.compared(again, wanted, evidence.tolerance(wanted), f"{what}, for another output of the encoder")
 
 
 @check("reorder", needs=_COPIED)
 def reorder(evidence: Evidence) -> Outcome:
-    """reorder_cache(rows) must move every row of every layer: beam search continues each hypothesis from its own past."""
+    """reorder_cache(rows) must make row i of every layer the row rows[i] was: beam search continues each hypothesis from its
+    own past, and often several from the same one."""
     runner, plan = evidence.runner, evidence.plan
     if plan.batch < 2:
         return Outcome.not_applicable("needs two rows")
@@ -108,7 +117,7 @@ def reorder(evidence: Evidence) -> Outcome:
         return _reorder_rows(evidence)
     ids = runner.prompt(plan.prompt)
     cache, _ = runner.fill(ids)
-    order = runner.torch.arange(plan.batch - 1, -1, -1, device=ids.device)
+    order = _beams(runner)
     step = runner.prompt(1, seed=5)
     wanted, _ = runner.advance(step, clone(cache))
     cache.reorder_cache(order)
@@ -118,36 +127,46 @@ def reorder(evidence: Evidence) -> Outcome:
     return Outcome.compared(found, wanted[order], evidence.tolerance(wanted), "logits of reordered rows")
 
 
+def _beams(runner: Runner) -> Any:
+    """Each row goes on from the next one, the last two from the last: an order that is not its own inverse."""
+    rows = runner.plan.batch
+    return (runner.torch.arange(rows, device=runner.device) + 1).clamp(max=rows - 1)
+
+
 def _reorder_rows(evidence: Evidence) -> Outcome:
     runner, plan = evidence.runner, evidence.plan
     cache, _ = runner.fill(runner.prompt(plan.prompt))
-    before = [cache_layers.keys_of(layer) for layer in cache_layers.self_layers(cache)]
-    kept = [None if keys is None else keys.clone() for keys in before]
-    order = runner.torch.arange(plan.batch - 1, -1, -1, device=runner.device)
+    halves = (("self", cache_layers.snapshot), ("cross", cache_layers.cross_snapshot))
+    before = {half: held(cache) for half, held in halves}
+    order = _beams(runner)
     cache.reorder_cache(order)
-    for index, layer in enumerate(cache_layers.self_layers(cache)):
-        keys = cache_layers.keys_of(layer)
-        old = kept[index]
-        if old is not None and keys is not None and not bool((keys == old[order]).all()):
-            return Outcome.failed("rows in the new order", "another order", layers=(index,))
+    for half, held in halves:
+        for index, (old, new) in enumerate(zip(before[half], held(cache), strict=True)):
+            for name, rows, moved in (("keys", old.keys, new.keys), ("values", old.values, new.values)):
+                if rows is not None and moved is not None and not bool((moved == rows[order]).all()):
+                    return Outcome.failed(f"{half}-attention {name} in the new order", "another order", layers=(index,))
     return Outcome.passed("rows of every layer")
 
 
 @check("batch-repeat", needs=_COPIED)
 def batch_repeat(evidence: Evidence) -> Outcome:
-    """batch_repeat_interleave(2) must double every row in place: row 0 twice, then row 1 twice."""
+    """batch_repeat_interleave(2) must double every row in place: row 0 twice, then row 1 twice. Both copies of a row are
+    then fed tokens of their own, as beams are."""
     runner, plan = evidence.runner, evidence.plan
     reason = _resizable(evidence)
     if reason:
         return Outcome.not_applicable(reason)
     cache, _ = runner.fill(runner.prompt(plan.prompt))
-    step = runner.prompt(1, seed=5)
-    wanted, _ = runner.advance(step, clone(cache))
+    pair = (runner.prompt(1, seed=5), runner.prompt(1, seed=9))
+    wanted = _interleaved(runner, [runner.advance(step, clone(cache))[0] for step in pair])
     cache.batch_repeat_interleave(2)
-    found, _ = runner.advance(step.repeat_interleave(2, dim=0), cache)
-    return Outcome.compared(
-        found, wanted.repeat_interleave(2, dim=0), evidence.tolerance(wanted), "logits of repeated rows"
-    )
+    found, _ = runner.advance(_interleaved(runner, pair), cache)
+    return Outcome.compared(found, wanted, evidence.tolerance(wanted), "logits of repeated rows")
+
+
+def _interleaved(runner: Runner, parts: Sequence[Any]) -> Any:
+    """Row 0 of each of *parts*, then row 1 of each, and so on."""
+    return runner.torch.stack(tuple(parts), dim=1).flatten(0, 1)
 
 
 @check("batch-select", needs=_COPIED)

@@ -157,9 +157,8 @@ def stored_rows(evidence: Evidence) -> Outcome:
             shape = tuple(held.keys.shape)
             problem = inspection.rows_problem(layer, expected, index, tokens, shape)
             problems += [problem] if problem is not None else []
-            if held.values is not None and tuple(held.values.shape[:-1]) != shape[:-1]:
-                found = shape_text(held.values.shape)
-                problems.append(Problem(index, f"values like keys {shape_text(shape)} ({step.name})", found, "KV503"))
+            for problem in inspection.values_problem(index, shape, held.values):
+                problems.append(replace(problem, expected=f"{problem.expected} ({step.name})"))
     if not any(held.keys is not None for step in evidence.recording.steps for held in step.after):
         return Outcome.not_applicable("no layer holds keys")
     return Outcome.problems(problems, f"after {tokens} tokens")
@@ -327,38 +326,71 @@ def cross_attention(evidence: Evidence) -> Outcome:
     problems: list[Problem] = []
     for step in steps[1:]:
         for index, (first, now) in enumerate(zip(steps[0].cross, step.cross, strict=False)):
-            if first.keys is None or now.keys is None:
-                continue
-            same = first.keys.shape == now.keys.shape and bool((first.keys == now.keys).all())
-            if not same:
-                grew = f"{shape_text(first.keys.shape)} became {shape_text(now.keys.shape)}" if (
-                    first.keys.shape != now.keys.shape
-                ) else "changed"  # fmt: skip
-                problems.append(Problem(index, "cross-attention keys unchanged", f"{grew} in {step.name}"))
-    if not problems:
-        problems = _unread(evidence)
-    return Outcome.problems(problems, f"{len(steps[0].cross)} layers")
+            for name, old, new in (("keys", first.keys, now.keys), ("values", first.values, now.values)):
+                if old is None or new is None or (old.shape == new.shape and bool((old == new).all())):
+                    continue
+                same_shape = old.shape == new.shape
+                grew = "changed" if same_shape else f"{shape_text(old.shape)} became {shape_text(new.shape)}"
+                problems.append(Problem(index, f"cross-attention {name} unchanged", f"{grew} in {step.name}"))
+    problems = problems or _unread(evidence)
+    stale = _stale(evidence) if runner.loaded.encoder_decoder and not problems else None
+    return stale or Outcome.problems(problems, f"{len(steps[0].cross)} layers")
 
 
 def _unread(evidence: Evidence) -> list[Problem]:
-    """Cross-attention layers whose cached values can be changed without any effect on the next step."""
+    """Cross-attention layers whose cached keys or values can be changed without any effect on the next step."""
     runner = evidence.runner
     cache, _ = runner.fill(runner.prompt(evidence.plan.prompt))
     token = runner.prompt(1, seed=5)
     plain, _ = runner.advance(token, clone(cache))
     problems = []
     for index, layer in enumerate(cache_layers.cross_layers(cache)):
-        if cache_layers.values_of(layer) is None:
+        if cache_layers.keys_of(layer) is None:
             continue
-        changed = clone(cache)
-        held = cache_layers.cross_layers(changed)[index]
-        # Another pattern in every number: a shift of all of them could vanish in a normalisation.
-        held.values = held.values.roll(1, dims=-1) * 3.0 + 1.0
-        moved, _ = runner.advance(token, changed)
-        if bool((moved == plain).all()):
-            found = "the same answer when they change: computed anew in every step"
-            problems.append(Problem(index, "a step to read the cached keys and values of the encoder's output", found))
+        for name in ("keys", "values"):
+            changed = clone(cache)
+            held = cache_layers.cross_layers(changed)[index]
+            # Another pattern in every number: a shift of all of them could vanish in a normalisation.
+            setattr(held, name, getattr(held, name).roll(1, dims=-1) * 3.0 + 1.0)
+            moved, _ = runner.advance(token, changed)
+            if bool((moved == plain).all()):
+                found = "the same answer when they change: computed anew in every step"
+                problems.append(Problem(index, f"a step to read the cached {name} of the encoder's output", found))
+                break
     return problems
+
+
+def _stale(evidence: Evidence) -> Outcome | None:
+    """Failed where a new cache answers for another output of the encoder as for the one before; else None."""
+    runner = evidence.runner
+    if not any(held.keys is not None for step in evidence.recording.steps for held in step.cross):
+        return None  # the model took no part of the encoder's output
+    ids = runner.prompt(evidence.plan.prompt)
+    first = runner.fill(ids)[1]
+    with runner.another_encoding():
+        second = runner.fill(ids)[1]
+    if bool((first == second).all()):
+        return Outcome.failed(
+            "other logits for another output of the encoder", "the same: keys and values of the one before"
+        )
+    return None
+
+
+@check("cache-off", needs=("runs",))
+def cache_off(evidence: Evidence) -> Outcome:
+    """With use_cache=False a forward fills no cache and hands none back: training, scoring and contrastive passes ask for
+    that to save the memory."""
+    runner = evidence.runner
+    _, cache = runner.forward(runner.prompt(evidence.plan.prompt), None, use_cache=False)
+    filled = cache is not None and (not cache_layers.is_cache(cache) or cache_layers.stored(_held(cache)))
+    if filled:
+        return Outcome.failed("no cache with use_cache=False", f"a filled {type(cache).__name__}")
+    return Outcome.passed()
+
+
+def _held(cache: Any) -> Iterable[Any]:
+    for layer in (*cache_layers.self_layers(cache), *cache_layers.cross_layers(cache)):
+        yield from cache_layers.tensors_of(layer)
 
 
 @check("window", needs=("stored-rows",))
