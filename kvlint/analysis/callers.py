@@ -127,7 +127,12 @@ def filled_by_prepare(info: FunctionInfo) -> bool:
     Not where that one asks the library's, which adds the cache under the library's name.
     """
     prepare = info.owner.method(PREPARE) if info.owner is not None and info.name == "forward" else None
-    if prepare is None or not CACHE_PARAMETERS & {arg.arg for arg in info.parameters()} & keys_written(prepare.node):
+    return prepare is not None and fills(prepare, info)
+
+
+def fills(prepare: FunctionInfo, forward: FunctionInfo) -> bool:
+    """True for a ``prepare_inputs_for_generation`` that makes the inputs of a ``forward`` by itself, its cache among them."""
+    if not CACHE_PARAMETERS & {arg.arg for arg in forward.parameters()} & keys_written(prepare.node):
         return False
     return not any(
         isinstance(node, ast.Attribute) and node.attr == PREPARE and isinstance(node.value, ast.Call)

@@ -27,7 +27,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.values import Mapping as DictDisplay
-from kvlint.checks.installing import installed_by_helpers
+from kvlint.checks.installing import filled_beside, installed_by_helpers
 from kvlint.engine.link import level
 from kvlint.engine.units import Place as LinkedPlace
 from kvlint.releases import NO_RELEASE, ReleaseSet
@@ -415,7 +415,7 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
         if use.name in ("forward", "prepare_inputs_for_generation"):
             for atom in of_type(use.assigned, LocalFunction):
                 item = _patched(facts, use, atom.info, places.get(id(atom.info.node), use.place))
-                if item is not None:
+                if item is not None and not filled_beside(facts, use, atom.info):
                     here = id(atom.info.node) in places
                     yield item if here else replace(item, elsewhere=True)
         elif use.name in ATTENTION_PARTS:
