@@ -161,3 +161,98 @@ def test_who_is_put_beside_whom_fills_it(patches: list[str], inner: bool, outer:
         lines.append(f"model.{member} = MethodType({function}, model.{member}".rpartition(".")[0] + ")")
     marks = {name: "  # KV305" if told else "" for name, told in (("inner", inner), ("outer", outer))}
     expect(tmp_path, {"a.py": BESIDE.format(patches="\n        ".join(lines), **marks)})
+
+
+INSTANCE = """
+    import types
+    from transformers import LlamaForCausalLM
+
+    def inner(self, input_ids=None, cache=None, use_cache=None, **kwargs):
+        hidden = self.embed_tokens(input_ids)
+        mask = self._update_causal_mask(None, hidden, None, cache, False)  # KV103
+        for layer in self.layers:
+            outputs = layer(hidden, cache=cache, attention_mask=mask, **kwargs)
+            hidden = outputs[0]{row}
+        return hidden
+
+    def step(self, outputs, model_kwargs, is_encoder_decoder=False, num_new_tokens=1):
+        model_kwargs["cache"] = outputs.cache
+        model_kwargs["cache_position"] = model_kwargs["cache_position"][-1:] + num_new_tokens  # KV307
+        return model_kwargs
+
+    def own_layer(self, hidden, **kwargs):
+        return hidden, None
+
+    def patch(model: LlamaForCausalLM):
+        model.model.forward = types.MethodType(inner, model.model)
+        model._update_model_kwargs_for_generation = step.__get__(model, model.__class__)
+        {also}
+    """
+
+
+@pytest.mark.parametrize(
+    ("also", "told"),
+    [
+        ("return model", True),
+        ("for layer in model.model.layers: layer.forward = types.MethodType(own_layer, layer)", False),
+    ],
+)
+def test_self_of_a_function_that_is_put_on_an_object_is_that_object(also: str, told: bool, tmp_path: Path) -> None:
+    expect(tmp_path, {"a.py": INSTANCE.format(also=also, row="  # KV309" if told else "")})
+
+
+def test_self_of_a_function_that_is_put_on_anything_is_nothing(tmp_path: Path) -> None:
+    text = INSTANCE.replace("model: LlamaForCausalLM", "model: LlamaForCausalLM, other")
+    text = text.format(row="", also="other.run = inner.__get__(other)").replace("  # KV103", "")
+    expect(tmp_path, {"a.py": text})
+
+
+LAYERS = """
+    from types import MethodType
+    from transformers import LlamaForCausalLM
+
+    def attend(self, hidden_states, attention_mask=None, past_key_value=None, **kwargs):{attend}
+        return self.read(hidden_states, past_key_value), None
+
+    def inner(self, input_ids=None, past_key_values=None, attention_mask=None, **kwargs):  # KV305
+        hidden = self.embed_tokens(input_ids)
+        for layer in self.layers:
+            hidden = layer(hidden, {call})
+        return hidden
+
+    def patch(model: LlamaForCausalLM):
+        for layer in model.model.layers:
+            layer.self_attn.forward = MethodType(attend, layer.self_attn)
+        model.model.forward = MethodType(inner, model.model)
+    """
+
+
+@pytest.mark.parametrize(("call", "told"), [("past_key_value=past_key_values", False), ("cache=past_key_values", True)])
+def test_a_layer_hands_on_to_its_attention_what_it_does_not_know(call: str, told: bool, tmp_path: Path) -> None:
+    expect(tmp_path, {"a.py": LAYERS.format(call=call, attend="  # KV305" if told else "")})
+
+
+STAR = """
+    from {module} import *
+
+    class Repeated(DynamicCache):
+        def batch_repeat_interleave(self, repeats):
+            return self.key_cache  # KV202
+    """
+
+
+def test_a_star_import_brings_what_its_module_imports(tmp_path: Path) -> None:
+    base = "from transformers.cache_utils import Cache, DynamicCache\n"
+    again = "from base import *\n"
+    expect(tmp_path, {"base.py": base, "again.py": again, "a.py": STAR.format(module="again")})
+
+
+def test_a_star_import_brings_what_its_module_defines(tmp_path: Path) -> None:
+    base = "class DynamicCache(dict):\n    key_cache = ()\n# transformers: none\n"
+    expect(tmp_path, {"base.py": base, "a.py": STAR.format(module="base").replace("  # KV202", "")})
+
+
+def test_modules_that_import_each_other_whole_end(tmp_path: Path) -> None:
+    first = "from transformers import DynamicCache\nfrom second import *\n"
+    second = "from first import *\nkept = DynamicCache()\nprint(kept[0])  # KV204\n"
+    expect(tmp_path, {"first.py": first, "second.py": second})

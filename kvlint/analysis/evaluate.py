@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -553,6 +553,7 @@ class Walk(Annotations):
             )
         if target.attr in HOOKS:
             self._teach_patches(base, value)
+        self._teach_bound(base, value)
         for atom in value:
             if isinstance(atom, LocalFunction) and atom.info.places:
                 atom.info.installed[id(target)] = flow.releases
@@ -606,6 +607,16 @@ class Walk(Annotations):
                 atom.info.patches = True
                 atom.info.installed_on = names[0] if len(names) == 1 else ""
                 self.changed.add(("parameter", id(atom.info.node)))
+
+    def _teach_bound(self, base: Value, value: Value) -> None:
+        """The first parameter of a function that becomes a method of an object is that object."""
+        for atom in of_type(value, LocalFunction):
+            info = atom.info
+            if atom.bound and info.owner is None and not info.places:
+                merged = join(info.bound_to, base) if info.bound_to else base
+                if merged != info.bound_to:
+                    info.bound_to = merged
+                    self.changed.add(("parameter", id(info.node)))
 
     def narrowed(self, path: str, value: Value) -> None:
         """An attribute or an item that a condition says something of means something from here on."""
@@ -901,6 +912,7 @@ class Walk(Annotations):
         for alias in node.names:
             if alias.name == "*":
                 self.star_import = self.star_import or module.split(".")[0] == "transformers"
+                self._bind_star(node, module, flow)
                 continue
             bound = alias.asname or alias.name
             qualified = f"{module}.{alias.name}"
@@ -915,6 +927,21 @@ class Walk(Annotations):
                 continue
             flow.bind(bound, self._project_name(node, module, alias.name))
         return flow
+
+    def _bind_star(self, node: ast.ImportFrom, module: str, flow: Flow) -> None:
+        """``from .base import *``: the names of a module of the project, those that it imports itself among them."""
+        if module.split(".")[0] == "transformers" or (node.level == 0 and module.split(".")[0] in sys_modules()):
+            return
+        path = self.project.module_path(self.path, node.module or "", node.level)
+        if path is None or path == self.path:
+            return
+        inner = self._followed(path)
+        for name in [*inner.module_flow.names] if inner is not None else ():
+            if name.isidentifier() and not name.startswith("_") and name not in flow.names:
+                flow.bind(name, Later.of(UNKNOWN, partial(self._exported_or_unknown, path, name)))
+
+    def _exported_or_unknown(self, path: Path, name: str) -> Value:
+        return self.exported(path, name) or UNKNOWN
 
     def absolute_module(self, node: ast.ImportFrom) -> str:
         """The module of a from-import; relative ones are resolved where that is possible."""
@@ -969,17 +996,20 @@ class Walk(Annotations):
 
     def exported(self, path: Path, name: str) -> Value:
         """The value of a name at the top level of another module of the project."""
-        self.dependencies[path] = None
-        inner = self.joint.module(path) if self.joint is not None else None
-        if inner is None:
-            if path in self._following or len(self._following) > MAX_FOLLOWED:
-                return ()
-            inner = self.project.walk(path, self.target, self._shallow)
+        inner = self._followed(path)
         if inner is None:
             return ()
         value = now(inner.module_flow.names.get(name, ()))
         self.dependencies.update(inner.dependencies)
         return value
+
+    def _followed(self, path: Path) -> Walk | None:
+        """The walk over the statements of another module of the project; None where it cannot be followed."""
+        self.dependencies[path] = None
+        inner = self.joint.module(path) if self.joint is not None else None
+        if inner is None and path not in self._following and len(self._following) <= MAX_FOLLOWED:
+            inner = self.project.walk(path, self.target, self._shallow)
+        return inner
 
     def _shallow(self, path: Path) -> Walk | None:
         """The walk over the statements of another module; None where that fails."""
@@ -1185,6 +1215,9 @@ class Walk(Annotations):
                 continue
             if position == 0 and info.installed_on and self.is_hook(info) and arg in positional:
                 flow.bind(arg.arg, self._installed_self(info))
+                continue
+            if position == 0 and is_models(info.bound_to) and arg in positional and arg.annotation is None:
+                flow.bind(arg.arg, info.bound_to)
                 continue
             if self._asking:
                 known = info.arguments.get(arg.arg)
@@ -1408,6 +1441,11 @@ class Walk(Annotations):
         return found
 
 
+def is_models(value: Value) -> bool:
+    """True for models, or parts of models, of transformers and nothing else."""
+    return bool(value) and all(isinstance(atom, Model) and atom.certainty >= Certainty.CONTEXT for atom in value)
+
+
 def parts(value: Value) -> Iterable[Value]:
     """The items of tuples and lists whose items are known."""
     return (item for atom in value if isinstance(atom, Items) for item in atom.items)
@@ -1470,7 +1508,7 @@ def level_of(qualified: str) -> str:
 
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
     """True where a function of the file takes the place of a ``forward``, or a class that of a class of transformers."""
-    if target.attr in ("forward", "prepare_inputs_for_generation"):
+    if target.attr in HOOKS:
         return any(isinstance(atom, LocalFunction) for atom in value)
     if target.attr in ATTENTION_PARTS:
         in_layer = any(isinstance(atom, Model) and atom.role == "layer" for atom in base)
