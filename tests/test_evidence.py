@@ -256,3 +256,37 @@ def test_modules_that_import_each_other_whole_end(tmp_path: Path) -> None:
     first = "from transformers import DynamicCache\nfrom second import *\n"
     second = "from first import *\nkept = DynamicCache()\nprint(kept[0])  # KV204\n"
     expect(tmp_path, {"first.py": first, "second.py": second})
+
+
+PUT = """
+    from transformers.cache_utils import DynamicCache
+
+    def store(self, keys, values, layer_idx, *args, **kwargs):
+        self.key_cache.append(keys){mark}
+        return keys, values
+
+    def begin(self, *args, **kwargs):
+        self.key_cache = []
+
+    DynamicCache.update = store
+    {also}
+    """
+
+
+@pytest.mark.parametrize(("also", "told"), [("", True), ("DynamicCache.__init__ = begin", False)])
+def test_a_function_that_is_put_on_a_class_of_caches_gets_one(also: str, told: bool, tmp_path: Path) -> None:
+    expect(tmp_path, {"a.py": PUT.format(also=also, mark="  # KV202" if told else "")})
+
+
+DIALOGUE = """
+    from transformers import GPT2LMHeadModel
+
+    class Dialogue(GPT2LMHeadModel):
+        def forward(self, {main}, past_key_values=None, position_ids=None, use_cache=None):{mark}
+            return self.transformer(inputs_embeds=self.read({main}), position_ids=position_ids, use_cache=use_cache)
+    """
+
+
+@pytest.mark.parametrize(("main", "told"), [("samples", False), ("input_ids", True)])
+def test_generate_hands_over_no_positions_alone(main: str, told: bool, tmp_path: Path) -> None:
+    expect(tmp_path, {"a.py": DIALOGUE.format(main=main, mark="  # KV305" if told else "")})

@@ -26,6 +26,8 @@ MAIN_INPUT = re.compile(r"ids|embeds|input|token")
 ``inputs_embeds``, ``decoder_input_ids``); models may be called with other ones than they take."""
 
 
+BESIDE_IDS = frozenset({"position_ids", "token_type_ids"})
+"""What ``generate`` hands over beside the ids, and never in their place."""
 CACHE_PARAMETERS = CACHE_NAMES | CACHE_OUTPUT_KEYS
 
 
@@ -159,4 +161,4 @@ def takes_main_input(info: FunctionInfo) -> bool:
     if info.node.args.kwarg is not None or info.node.args.vararg is not None:
         return True
     others = [arg.arg for arg in info.parameters()[1:] if arg.arg not in CACHE_PARAMETERS]
-    return not others or any(map(MAIN_INPUT.search, others))
+    return not others or any(map(MAIN_INPUT.search, set(others) - BESIDE_IDS))

@@ -80,6 +80,7 @@ from kvlint.analysis.values import (
     literal,
     now,
     of_type,
+    only,
 )
 from kvlint.analysis.versions import demanded_releases
 from kvlint.behaviour import layer_past_families
@@ -184,6 +185,8 @@ class Walk(Annotations):
         self._conditions = {}
         self._asking = False
         self._shims = set()
+        self._put_on_caches: set[str] = set()
+        """The members that the module puts on classes of caches."""
         self._patched: set[str] = set()
         """The levels of a model (attention, layers, models) of which methods are replaced."""
         self._package = package_name(path)
@@ -553,7 +556,7 @@ class Walk(Annotations):
             )
         if target.attr in HOOKS:
             self._teach_patches(base, value)
-        self._teach_bound(base, value)
+        self._teach_bound(base, target.attr, value)
         for atom in value:
             if isinstance(atom, LocalFunction) and atom.info.places:
                 atom.info.installed[id(target)] = flow.releases
@@ -608,11 +611,19 @@ class Walk(Annotations):
                 atom.info.installed_on = names[0] if len(names) == 1 else ""
                 self.changed.add(("parameter", id(atom.info.node)))
 
-    def _teach_bound(self, base: Value, value: Value) -> None:
-        """The first parameter of a function that becomes a method of an object is that object."""
+    def _teach_bound(self, base: Value, name: str, value: Value) -> None:
+        """The first parameter of a function that becomes a method is the object: of that model, or of that class of caches."""
+        of_caches = tuple(
+            CacheObject(cls, source="self", origin=atom.origin)
+            for atom in of_type(base, Symbol)
+            if (cls := self.library.cache_class(atom.name)) is not None
+        )
+        if of_caches:
+            self._put_on_caches.add(name)
+        base = of_caches if of_caches and len(of_caches) == len(base) else base
         for atom in of_type(value, LocalFunction):
             info = atom.info
-            if atom.bound and info.owner is None and not info.places:
+            if (atom.bound or base is of_caches) and info.owner is None and not info.is_static:
                 merged = join(info.bound_to, base) if info.bound_to else base
                 if merged != info.bound_to:
                     info.bound_to = merged
@@ -1209,6 +1220,14 @@ class Walk(Annotations):
                 flow.bind(arg.arg, self._self_value(info))
                 if arg.annotation is not None:
                     self.annotation(arg.annotation, flow)
+                continue
+            if (
+                position == 0
+                and info.bound_to
+                and only(info.bound_to, CacheObject)
+                and "__init__" not in self._put_on_caches
+            ):
+                flow.bind(arg.arg, info.bound_to)
                 continue
             if position == 0 and info.places and info.owner is None:
                 flow.bind(arg.arg, (self._placed_self(info),))

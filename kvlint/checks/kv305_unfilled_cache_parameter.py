@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from kvlint.analysis.callers import BESIDE_IDS
 from kvlint.analysis.facts import AttributeUse, Facts, Place
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
@@ -247,7 +248,7 @@ def takes_ids(info: FunctionInfo) -> bool:
     if info.node.args.kwarg is not None or info.owner is None:
         return True
     others = [arg.arg for arg in info.parameters()[info.first_positional() :] if arg.arg not in CACHE_PARAMETERS]
-    return not others or any(INPUT_NAMES.search(name) for name in others)
+    return not others or any(INPUT_NAMES.search(name) for name in others if name not in BESIDE_IDS)
 
 
 def fills_it_itself(facts: Facts, item: LibraryCalled, name: str) -> bool:
