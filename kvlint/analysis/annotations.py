@@ -52,7 +52,7 @@ class Annotations(Guards):
         if isinstance(node, ast.Subscript):
             return self._subscripted(node, flow)
         if isinstance(node, ast.Name) and node.id in TUPLE_NAMES and node.id not in flow.names:
-            return (Sequence(UNKNOWN, is_tuple=node.id.lower() == "tuple"),)
+            return (Sequence(UNKNOWN, is_tuple=node.id.lower() == "tuple", promised=True),)
         if isinstance(node, (ast.Name, ast.Attribute)):
             typing_only = self._typing_only
             self._typing_only = typing_only or self.never_evaluated
@@ -100,7 +100,7 @@ class Annotations(Guards):
             inner = [self.annotation(item, flow) for item in items]
             if any(isinstance(atom, (Sequence, LayerPair, LegacyCache)) for value in inner for atom in value):
                 return (LegacyCache("annotation"),)
-            return (Sequence(join(*inner) or UNKNOWN, is_tuple=name.lower() == "tuple"),)
+            return (Sequence(join(*inner) or UNKNOWN, is_tuple=name.lower() == "tuple", promised=True),)
         self.expression(node.value, flow, node)
         for item in items:
             self.annotation(item, flow)

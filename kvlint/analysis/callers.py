@@ -26,6 +26,8 @@ MAIN_INPUT = re.compile(r"ids|embeds|input|token")
 ``inputs_embeds``, ``decoder_input_ids``); models may be called with other ones than they take."""
 
 
+BESIDE_IDS = frozenset({"position_ids", "token_type_ids"})
+"""What ``generate`` hands over beside the ids, and never in their place."""
 CACHE_PARAMETERS = CACHE_NAMES | CACHE_OUTPUT_KEYS
 
 
@@ -127,15 +129,21 @@ def filled_by_prepare(info: FunctionInfo) -> bool:
     Not where that one asks the library's, which adds the cache under the library's name; one of the project's own classes
     above may be asked.
     """
-    if info.owner is None or info.name != "forward":
-        return False
-    names = CACHE_PARAMETERS & {arg.arg for arg in info.parameters()}
+    prepare = info.owner.method(PREPARE) if info.owner is not None and info.name == "forward" else None
+    return prepare is not None and fills(prepare, info)
+
+
+def fills(prepare: FunctionInfo, forward: FunctionInfo) -> bool:
+    """True for a ``prepare_inputs_for_generation`` that makes the inputs of a ``forward`` by itself, or with those of the
+    project's own classes above it, its cache among them."""
+    names = CACHE_PARAMETERS & {arg.arg for arg in forward.parameters()}
+    above = prepare.owner.ancestors()[1:] if prepare.owner is not None else ()
     written = False
-    for prepare in [cls.methods[PREPARE] for cls in info.owner.ancestors() if PREPARE in cls.methods]:
-        written = written or bool(names & keys_written(prepare.node))
+    for step in [prepare, *(cls.methods[PREPARE] for cls in above if PREPARE in cls.methods)]:
+        written = written or bool(names & keys_written(step.node))
         asks_above = any(
             isinstance(node, ast.Attribute) and node.attr == PREPARE and isinstance(node.value, ast.Call)
-            for node in walk(prepare.node)
+            for node in walk(step.node)
         )
         if not asks_above:
             return written
@@ -161,4 +169,4 @@ def takes_main_input(info: FunctionInfo) -> bool:
     if info.node.args.kwarg is not None or info.node.args.vararg is not None:
         return True
     others = [arg.arg for arg in info.parameters()[1:] if arg.arg not in CACHE_PARAMETERS]
-    return not others or any(map(MAIN_INPUT.search, others))
+    return not others or any(map(MAIN_INPUT.search, set(others) - BESIDE_IDS))

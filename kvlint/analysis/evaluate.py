@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,7 @@ from kvlint.analysis.values import (
     literal,
     now,
     of_type,
+    only,
 )
 from kvlint.analysis.versions import demanded_releases
 from kvlint.behaviour import layer_past_families
@@ -184,6 +185,8 @@ class Walk(Annotations):
         self._conditions = {}
         self._asking = False
         self._shims = set()
+        self._put_on_caches: set[str] = set()
+        """The members that the module puts on classes of caches."""
         self._patched: set[str] = set()
         """The levels of a model (attention, layers, models) of which methods are replaced."""
         self._package = package_name(path)
@@ -555,6 +558,7 @@ class Walk(Annotations):
             self._teach_patches(base, value)
             if target.attr == "forward" and self._function is not None and of_type(value, LocalFunction):
                 self._function.replaces.update(self.kinds_of(base))
+        self._teach_bound(base, target.attr, value)
         for atom in value:
             if isinstance(atom, LocalFunction) and atom.info.places:
                 atom.info.installed[id(target)] = flow.releases
@@ -614,6 +618,24 @@ class Walk(Annotations):
                 atom.info.patches = True
                 atom.info.installed_on = names[0] if len(names) == 1 else ""
                 self.changed.add(("parameter", id(atom.info.node)))
+
+    def _teach_bound(self, base: Value, name: str, value: Value) -> None:
+        """The first parameter of a function that becomes a method is the object: of that model, or of that class of caches."""
+        of_caches = tuple(
+            CacheObject(cls, source="self", origin=atom.origin)
+            for atom in of_type(base, Symbol)
+            if (cls := self.library.cache_class(atom.name)) is not None
+        )
+        if of_caches:
+            self._put_on_caches.add(name)
+        base = of_caches if of_caches and len(of_caches) == len(base) else base
+        for atom in of_type(value, LocalFunction):
+            info = atom.info
+            if (atom.bound or base is of_caches) and info.owner is None and not info.is_static:
+                merged = join(info.bound_to, base) if info.bound_to else base
+                if merged != info.bound_to:
+                    info.bound_to = merged
+                    self.changed.add(("parameter", id(info.node)))
 
     def narrowed(self, path: str, value: Value) -> None:
         """An attribute or an item that a condition says something of means something from here on."""
@@ -909,6 +931,7 @@ class Walk(Annotations):
         for alias in node.names:
             if alias.name == "*":
                 self.star_import = self.star_import or module.split(".")[0] == "transformers"
+                self._bind_star(node, module, flow)
                 continue
             bound = alias.asname or alias.name
             qualified = f"{module}.{alias.name}"
@@ -923,6 +946,21 @@ class Walk(Annotations):
                 continue
             flow.bind(bound, self._project_name(node, module, alias.name))
         return flow
+
+    def _bind_star(self, node: ast.ImportFrom, module: str, flow: Flow) -> None:
+        """``from .base import *``: the names of a module of the project, those that it imports itself among them."""
+        if module.split(".")[0] == "transformers" or (node.level == 0 and module.split(".")[0] in sys_modules()):
+            return
+        path = self.project.module_path(self.path, node.module or "", node.level)
+        if path is None or path == self.path:
+            return
+        inner = self._followed(path)
+        for name in [*inner.module_flow.names] if inner is not None else ():
+            if name.isidentifier() and not name.startswith("_") and name not in flow.names:
+                flow.bind(name, Later.of(UNKNOWN, partial(self._exported_or_unknown, path, name)))
+
+    def _exported_or_unknown(self, path: Path, name: str) -> Value:
+        return self.exported(path, name) or UNKNOWN
 
     def absolute_module(self, node: ast.ImportFrom) -> str:
         """The module of a from-import; relative ones are resolved where that is possible."""
@@ -977,17 +1015,20 @@ class Walk(Annotations):
 
     def exported(self, path: Path, name: str) -> Value:
         """The value of a name at the top level of another module of the project."""
-        self.dependencies[path] = None
-        inner = self.joint.module(path) if self.joint is not None else None
-        if inner is None:
-            if path in self._following or len(self._following) > MAX_FOLLOWED:
-                return ()
-            inner = self.project.walk(path, self.target, self._shallow)
+        inner = self._followed(path)
         if inner is None:
             return ()
         value = now(inner.module_flow.names.get(name, ()))
         self.dependencies.update(inner.dependencies)
         return value
+
+    def _followed(self, path: Path) -> Walk | None:
+        """The walk over the statements of another module of the project; None where it cannot be followed."""
+        self.dependencies[path] = None
+        inner = self.joint.module(path) if self.joint is not None else None
+        if inner is None and path not in self._following and len(self._following) <= MAX_FOLLOWED:
+            inner = self.project.walk(path, self.target, self._shallow)
+        return inner
 
     def _shallow(self, path: Path) -> Walk | None:
         """The walk over the statements of another module; None where that fails."""
@@ -1188,11 +1229,22 @@ class Walk(Annotations):
                 if arg.annotation is not None:
                     self.annotation(arg.annotation, flow)
                 continue
+            if (
+                position == 0
+                and info.bound_to
+                and only(info.bound_to, CacheObject)
+                and "__init__" not in self._put_on_caches
+            ):
+                flow.bind(arg.arg, info.bound_to)
+                continue
             if position == 0 and info.places and info.owner is None:
                 flow.bind(arg.arg, (self._placed_self(info),))
                 continue
             if position == 0 and info.installed_on and self.is_hook(info) and arg in positional:
                 flow.bind(arg.arg, self._installed_self(info))
+                continue
+            if position == 0 and is_models(info.bound_to) and arg in positional and arg.annotation is None:
+                flow.bind(arg.arg, info.bound_to)
                 continue
             if self._asking:
                 known = info.arguments.get(arg.arg)
@@ -1416,6 +1468,11 @@ class Walk(Annotations):
         return found
 
 
+def is_models(value: Value) -> bool:
+    """True for models, or parts of models, of transformers and nothing else."""
+    return bool(value) and all(isinstance(atom, Model) and atom.certainty >= Certainty.CONTEXT for atom in value)
+
+
 def parts(value: Value) -> Iterable[Value]:
     """The items of tuples and lists whose items are known."""
     return (item for atom in value if isinstance(atom, Items) for item in atom.items)
@@ -1478,7 +1535,7 @@ def level_of(qualified: str) -> str:
 
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
     """True where a function of the file takes the place of a ``forward``, or a class that of a class of transformers."""
-    if target.attr in ("forward", "prepare_inputs_for_generation"):
+    if target.attr in HOOKS:
         return any(isinstance(atom, LocalFunction) for atom in value)
     if target.attr in ATTENTION_PARTS:
         in_layer = any(isinstance(atom, Model) and atom.role == "layer" for atom in base)

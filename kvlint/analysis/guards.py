@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from kvlint.analysis.calls import Calls
 from kvlint.analysis.expressions import SIGNATURE
 from kvlint.analysis.facts import GuardUse, TestUse
+from kvlint.analysis.library import is_foreign_class, is_torch_model_class
 from kvlint.analysis.names import CACHE_KEYWORDS, looks_like_cache, version_of_name
 from kvlint.analysis.nodes import assignment, statements, walk
 from kvlint.analysis.recorder import Flow, merge, path_of
@@ -31,6 +32,7 @@ from kvlint.analysis.values import (
     Member,
     Model,
     NoneValue,
+    Outside,
     PerRelease,
     Sequence,
     Symbol,
@@ -41,6 +43,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.versions import compare_each
+from kvlint.findings import Origin
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 SWAPPED = {"Lt": "Gt", "LtE": "GtE", "Gt": "Lt", "GtE": "LtE", "Eq": "Eq", "NotEq": "NotEq"}
@@ -61,6 +64,10 @@ class TestedClasses:
     has_other: bool
     own: tuple[ClassInfo, ...] = ()
     """Classes of the project among the others."""
+    models: tuple[str, ...] = ()
+    """The model classes of transformers, where nothing else is asked for."""
+    foreign: bool = False
+    """Nothing but classes of other libraries is asked for, of which none is known to hold models of transformers."""
 
 
 def is_question(node: ast.AST | None) -> bool:
@@ -425,6 +432,8 @@ class Guards(Calls):
             nodes = flatten_union(node)
         caches: list[str] = []
         own: list[ClassInfo] = []
+        models: list[str] = []
+        foreign: list[bool] = []
         has_tuple = has_other = False
         for item in nodes:
             value = flattened(self.expression(item, flow, node if item is not node else None))
@@ -438,13 +447,17 @@ class Guards(Calls):
                     cls = self.cache_base(atom.info)
                     if cls is None and atom.info.bases_known():
                         own.append(atom.info)
+                if isinstance(atom, Symbol) and is_torch_model_class(atom.name):
+                    models.append(atom.name)
                 if cls is not None:
                     caches.append(cls)
                     found = True
+            foreign.append(len(value) == 1 and isinstance(value[0], Symbol) and is_foreign_class(value[0].name))
             has_other = has_other or not found
         if not caches and not has_tuple and not has_other:
             return None
-        return TestedClasses(tuple(caches), has_tuple, has_other, tuple(own))
+        whole = tuple(models) if len(models) == len(nodes) else ()
+        return TestedClasses(tuple(caches), has_tuple, has_other, tuple(own), whole, all(foreign))
 
 
 def constant_of(value: Value) -> object:
@@ -491,6 +504,13 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
         elif isinstance(atom, (LegacyCache, Items, Sequence, LayerPair)):
             if classes.has_tuple:
                 kept.append(atom)
+        elif isinstance(atom, Model):
+            if classes.foreign and atom.certainty < Certainty.PROVEN:
+                kept.append(Outside(when=atom.when))
+            elif classes.has_other and not classes.own:
+                kept.append(narrowed_model(atom, classes.models, origin))
+        elif isinstance(atom, (Unknown, Foreign)) and classes.models:
+            kept.append(narrowed_model(Model(when=atom.when), classes.models, origin))
         elif isinstance(atom, (Unknown, Foreign)):
             if classes.caches:
                 kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))
@@ -505,6 +525,18 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
     if not kept and "." in path and classes.caches and not (classes.has_tuple or classes.has_other):
         kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))  # None until somebody sets it
     return tuple(kept) or (Unknown(),)
+
+
+def narrowed_model(model: Model, classes: tuple[str, ...], origin: Origin) -> Model:
+    """A model that is an object of one of these classes; the same one where these are not known."""
+    if model.role != "model" or not classes or (model.cls and model.certainty == Certainty.PROVEN):
+        return model
+    return replace(
+        model,
+        certainty=Certainty.PROVEN,
+        cls=classes[0] if len(classes) == 1 else "",
+        origin=model.origin or origin,
+    )
 
 
 def is_told_apart(cache: CacheObject, classes: TestedClasses) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -130,6 +131,17 @@ def is_foreign_loader(qualified: str) -> bool:
     if method not in LOADERS or not owner.rpartition(".")[2][:1].isupper() or package == "transformers":
         return False
     return not any(owner.startswith(f"{name}.") for name in COMPANIONS)
+
+
+def is_foreign_class(qualified: str) -> bool:
+    """True for a class of another library whose objects are no models of transformers, as far as names tell: classes that
+    end like those (``LlavaForCausalLM``), and those of torch, of which all modules are objects, may be."""
+    package, name = qualified.partition(".")[0], qualified.rpartition(".")[2]
+    if package in ("", "transformers", "torch", name) or package in sys.stdlib_module_names or not name[:1].isupper():
+        return False
+    if any(qualified.startswith(f"{companion}.") for companion in COMPANIONS):
+        return False
+    return not any(name.endswith(base) for base in HOOK_BASES) and "Module" not in name
 
 
 def is_hook_owner(qualified: str) -> bool:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kvlint.analysis.evaluate import Walk
 
 MAX_MODULE_BYTES = 2_000_000
-DECIDING = (b"past_key_value", b"split_heads", b"transpose(1, 2)", b"permute(0, 2, 1, 3)")
-"""A cache, or a helper that lays out heads."""
+DECIDING = (b"past_key_value", b"split_heads", b"transpose(1, 2)", b"permute(0, 2, 1, 3)", b"import *")
+"""A cache, a helper that lays out heads, or the names of a module that is not named."""
 KEPT_BYTES = 400_000
 """Source of the modules that are kept for the next file (a syntax tree takes some hundred times its source)."""
 

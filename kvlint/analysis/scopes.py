@@ -64,6 +64,8 @@ class FunctionInfo:
     """The kinds of modules (model, layer, attention) whose ``forward`` it replaces on the objects that it is given."""
     installed_on: str = ""
     """The class of transformers that it is put into, where that is one only: its first parameter is an object of it."""
+    bound_to: Value = ()
+    """The objects that it is put on as a method (``model.forward = MethodType(f, model)``)."""
     callers: dict[int, ReleaseSet] = field(default_factory=dict)
     """The calls of it in the file (ids of their nodes) with the releases that get there."""
     hooks: dict[int, HookUse] = field(default_factory=dict)
@@ -80,7 +82,7 @@ class FunctionInfo:
         self.promised.clear()
         self.taught.clear()
         self.hooks.clear()
-        self.returns = ()
+        self.returns = self.bound_to = ()
 
     @property
     def name(self) -> str:

@@ -238,6 +238,8 @@ class Sequence(Atom):
 
     item: Value
     is_tuple: bool = False
+    promised: bool = False
+    """An annotation says so; nobody has been seen to make it."""
 
 
 @dataclass(frozen=True, slots=True)

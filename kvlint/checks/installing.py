@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kvlint.analysis.facts import CallUse, Facts
+from kvlint.analysis.callers import CACHE_PARAMETERS, PREPARE, fills
+from kvlint.analysis.facts import AttributeUse, CallUse, Facts
 from kvlint.analysis.nodes import walk
+from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import LocalFunction, Symbol, Value, literal, of_type
 
@@ -104,3 +106,34 @@ def picked(test: ast.expr, given: Mapping[str, Value]) -> Iterator[str]:
             if isinstance(node.args[1], ast.Name):
                 for symbol in of_type(given.get(node.args[1].id, ()), Symbol):
                     yield symbol.name
+
+
+def filled_beside(facts: Facts, use: AttributeUse, info: FunctionInfo) -> bool:
+    """True for a ``forward`` that is put on an object and gets its cache from what is put there beside it: a
+    ``prepare_inputs_for_generation`` of the same object, or the ``forward`` of the object that holds it and calls it."""
+    path = path_of(use.value_node)
+    if use.name != "forward" or not path:
+        return False
+    for other in facts.attributes:
+        if other.action != "store" or other.place.function is not use.place.function:
+            continue
+        holder = path_of(other.value_node)
+        for function in of_type(other.assigned, LocalFunction):
+            if other.name == PREPARE and holder == path and fills(function.info, info):
+                return True
+            if other.name == "forward" and holder and path.startswith(f"{holder}."):
+                if calls_member(function.info, path.removeprefix(f"{holder}."), info):
+                    return True
+    return False
+
+
+def calls_member(caller: FunctionInfo, member: str, called: FunctionInfo) -> bool:
+    """True where a method calls a part of its object, ``self.model(...)``, with a cache that the part's ``forward`` takes."""
+    names = CACHE_PARAMETERS & {arg.arg for arg in called.parameters()}
+    first = next((arg.arg for arg in caller.parameters()), "")
+    return any(
+        isinstance(node, ast.Call)
+        and path_of(node.func) == f"{first}.{member}"
+        and any(keyword.arg in names for keyword in node.keywords)
+        for node in walk(caller.node)
+    )

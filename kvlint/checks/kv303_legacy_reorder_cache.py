@@ -10,6 +10,7 @@ from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import looks_like_cache
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo, keeps_own_format, returns_unknown
+from kvlint.analysis.values import NoneValue, only
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.legacy_values import is_legacy
@@ -36,7 +37,8 @@ class LegacyReorderCache(Check):
             bases = owner.foreign_bases()
             if not any(is_torch_model_class(base) for base in bases) or not takes_past(use.info):
                 continue
-            returned = [item.value for item in facts.returns if item.place.function is use.info]
+            left = [item.value for item in facts.returns if item.place.function is use.info]
+            returned = [value for value in left if not only(value, NoneValue)]  # nothing to reorder is nothing returned
             wrong = (life & use.place.releases) - without_made_cache(facts, owner)
             if not wrong or not returned or not all(is_legacy(value) for value in returned):
                 continue

@@ -9,8 +9,7 @@ from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.library import is_layer_class
 from kvlint.analysis.names import LAYER_LISTS
 from kvlint.analysis.nodes import assignment, statements, walk
-from kvlint.analysis.recorder import path_of
-from kvlint.analysis.values import Certainty, Instance, LocalFunction, cache_of, of_type
+from kvlint.analysis.values import Certainty, Instance, LocalFunction, Model, Symbol, Value, cache_of, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import Argument, Target, arguments_of, is_none, target_of
@@ -38,7 +37,7 @@ class SingularCacheKeyword(Check):
                 target = target_of(facts, use)
                 if target is None or target.role not in ("model", "layer", "attention", "generate"):
                     continue
-                if target.role in ("layer", "attention") and takes_own_part(facts, use, target.role, item.name):
+                if target.role in ("layer", "attention") and takes_own_part(facts, use, item.name, target.role):
                     continue
                 if any(isinstance(atom, Instance) for atom in item.value):
                     continue  # an object of the project's own, for layers that take such ones: code from the hub
@@ -64,12 +63,12 @@ class SingularCacheKeyword(Check):
                     )
 
 
-def takes_own_part(facts: Facts, use: CallUse, role: str, keyword: str) -> bool:
+def takes_own_part(facts: Facts, use: CallUse, keyword: str, role: str) -> bool:
     """True where the layer or attention that ``self`` holds may be one of the file's own, whose forward has the keyword."""
     func = use.node.func
     if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Call):  # super().forward
         return False
-    if put_in_place(facts, func, keyword) or is_replaced(facts, use, role):
+    if put_in_place(facts, use, keyword, role) or is_replaced(facts, use, role):
         return True
     return any(
         other.info.name == "forward"
@@ -86,24 +85,33 @@ def is_replaced(facts: Facts, use: CallUse, role: str) -> bool:
     function that calls it."""
     if any(role in other.info.replaces for other in facts.functions):
         return True
-    around = use.place.function
-    families = {family(place.target) for place in around.places} if around is not None else set()
+    families = families_around(use)
     return any(
         place.member in ("", "forward") and level(place.target) == LEVELS[role] and family(place.target) in families
         for place in facts.surroundings.places
     )
 
 
-def put_in_place(facts: Facts, func: ast.expr, keyword: str) -> bool:
+def families_around(use: CallUse) -> set[str]:
+    """The modules of transformers into whose classes the function is put that calls."""
+    around = use.place.function
+    return {family(place.target) for place in around.places} if around is not None else set()
+
+
+def put_in_place(facts: Facts, use: CallUse, keyword: str, role: str) -> bool:
     """True where the file puts a function or a module of its own, which takes the keyword, in the place of the part that is
     called: ``layer.self_attn.forward = own``, ``model.layers = nn.ModuleList(Own(l) for l in model.layers)``."""
+    func = use.node.func
     part = func.attr if isinstance(func, ast.Attribute) else ""
-    for use in facts.attributes:
-        if use.action != "store":
-            continue
-        if use.name == "forward" and part and path_of(use.value_node).rpartition(".")[2] == part:
-            if any(atom.info.parameter(keyword) is not None for atom in of_type(use.assigned, LocalFunction)):
-                return True
+    families = families_around(use)
+    if any(
+        put.action == "store"
+        and put.name == "forward"
+        and any(atom.info.parameter(keyword) is not None for atom in of_type(put.assigned, LocalFunction))
+        and may_stand_in(facts, put.value, role, families)
+        for put in facts.attributes
+    ):
+        return True
     names = {part, *(LAYER_LISTS if not part else ())} - {""}
     for statement in statements(facts.tree) if facts.tree is not None else ():
         targets, value = assignment(statement)
@@ -112,6 +120,17 @@ def put_in_place(facts: Facts, func: ast.expr, keyword: str) -> bool:
             if isinstance(item, ast.Attribute) and item.attr in names and makes_own_part(facts, value, keyword):
                 return True
     return False
+
+
+def may_stand_in(facts: Facts, value: Value, role: str, families: set[str]) -> bool:
+    """True where a ``forward`` that is put on *value* gets what is handed to a part of this role: by being put there, or
+    on the attention of a layer of the library, which hands on what it does not know. Classes of other *families* do not."""
+    roles = {atom.role for atom in of_type(value, Model)}
+    for symbol in of_type(value, Symbol):
+        if families and family(symbol.name) not in families:
+            return False
+        roles.add(facts.timeline.class_kind(facts.timeline.canonical(symbol.name) or symbol.name) or "")
+    return not roles or role in roles or (role == "layer" and "attention" in roles)
 
 
 def makes_own_part(facts: Facts, node: ast.AST | None, keyword: str) -> bool:

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from kvlint.analysis.facts import Facts, Place
+from kvlint.analysis.callers import BESIDE_IDS
+from kvlint.analysis.facts import AttributeUse, Facts, Place
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
-from kvlint.analysis.values import Instance, LocalFunction, Model
+from kvlint.analysis.values import Instance, LocalFunction, Model, Symbol, of_type
 from kvlint.checks.base import Check
 from kvlint.checks.cache_parameters import (
     accepted_names,
@@ -218,6 +219,8 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
         return NO_RELEASE  # it takes nothing of what the library passes: the project calls it in its own way
     if loose and (item.encoder or handed_on_by_the_class(item.info.owner, parameter.arg)):
         return NO_RELEASE
+    if loose and item.role == "attention" and filled_through_layer(facts, item, parameter.arg):
+        return NO_RELEASE
     if loose and item.role in ("prepare", "model") and is_unread(item.info, accepted):
         return NO_RELEASE
     if loose and only_passes_on(item.info, accepted) and not lost_further_on(facts, item, wrong):
@@ -225,12 +228,27 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     return wrong
 
 
+def filled_through_layer(facts: Facts, item: LibraryCalled, name: str) -> bool:
+    """True for a function that is put on the attention of a model object, where the file puts a ``forward`` on such an
+    object, too, that calls layers of the library with the keyword: they hand on what they do not know to their attention."""
+    use = item.patched
+    if not isinstance(use, AttributeUse) or use.name != "forward" or any(of_type(use.value, Symbol)):
+        return False
+    return any(
+        call.place.function is not None
+        and call.place.function.bound_to
+        and any(key == name for key, _ in call.keywords)
+        and any(atom.role == "layer" for atom in of_type(call.callee, Model))
+        for call in facts.calls
+    )
+
+
 def takes_ids(info: FunctionInfo) -> bool:
     """True for a forward that can be called as ``generate`` does, with ids or embeddings by keyword."""
     if info.node.args.kwarg is not None or info.owner is None:
         return True
     others = [arg.arg for arg in info.parameters()[info.first_positional() :] if arg.arg not in CACHE_PARAMETERS]
-    return not others or any(INPUT_NAMES.search(name) for name in others)
+    return not others or any(INPUT_NAMES.search(name) for name in others if name not in BESIDE_IDS)
 
 
 def fills_it_itself(facts: Facts, item: LibraryCalled, name: str) -> bool:

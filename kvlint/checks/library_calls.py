@@ -27,7 +27,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.analysis.values import Mapping as DictDisplay
-from kvlint.checks.installing import installed_by_helpers
+from kvlint.checks.installing import filled_beside, installed_by_helpers
 from kvlint.engine.link import level
 from kvlint.engine.units import Place as LinkedPlace
 from kvlint.releases import NO_RELEASE, ReleaseSet
@@ -76,6 +76,8 @@ class LibraryCalled:
     patched: AttributeUse | AssignUse | CallUse | None = field(default=None, compare=False)
     replaces: str = ""
     """Qualified name of the class of transformers whose place the function's class takes, or of the dict it is put in."""
+    filled: bool = False
+    """Code of the project that is put beside it fills its cache: it calls the parts below in its own way, no more."""
 
 
 def library_called(facts: Facts) -> list[LibraryCalled]:
@@ -92,6 +94,8 @@ def _library_called(facts: Facts) -> list[LibraryCalled]:
     found: dict[int, LibraryCalled] = {}
     unlinked = [item for item in [*_methods(facts), *_patches(facts)] if not item.info.places]
     for item in [*_outermost(facts, unlinked), *_linked(facts)]:
+        if item.filled:
+            continue
         key = item.patched.node if item.elsewhere and item.patched is not None else item.info.node
         item = narrowed(item)
         known = found.setdefault(id(key), item)
@@ -416,6 +420,7 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
             for atom in of_type(use.assigned, LocalFunction):
                 item = _patched(facts, use, atom.info, places.get(id(atom.info.node), use.place))
                 if item is not None:
+                    item = replace(item, filled=filled_beside(facts, use, atom.info))
                     here = id(atom.info.node) in places
                     yield item if here else replace(item, elsewhere=True)
         elif use.name in ATTENTION_PARTS:

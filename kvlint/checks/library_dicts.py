@@ -10,7 +10,7 @@ from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
-from kvlint.analysis.values import ModelKwargs, Value
+from kvlint.analysis.values import Certainty, LocalFunction, Model, ModelKwargs, Symbol, Value, of_type
 from kvlint.checks.hooks import Function, registered_hooks
 from kvlint.checks.library_calls import GENERATION_STEP, library_called
 
@@ -56,16 +56,29 @@ def _hooks(facts: Facts) -> Iterator[LibraryDict]:
 
 
 def _steps(facts: Facts) -> Iterator[LibraryDict]:
-    """``model_kwargs`` of an overridden ``_update_model_kwargs_for_generation``."""
+    """``model_kwargs`` of an overridden ``_update_model_kwargs_for_generation``, and of what is put in its place."""
+    put = {
+        id(atom.info)
+        for use in facts.attributes
+        if use.action == "store" and use.name == GENERATION_STEP and is_model(use.value)
+        for atom in of_type(use.assigned, LocalFunction)
+    }
     for definition in facts.functions:
         info = definition.info
-        if info.name != GENERATION_STEP or info.owner is None:
-            continue
+        bases = info.owner.foreign_bases() if info.owner is not None and info.name == GENERATION_STEP else ()
         positional = [*info.node.args.posonlyargs, *info.node.args.args]
-        bases = info.owner.foreign_bases()
-        if len(positional) > 2 and any(is_torch_model_class(base) for base in bases):
+        if len(positional) > 2 and (id(info) in put or any(is_torch_model_class(base) for base in bases)):
             path = positional[2].arg
             yield LibraryDict(info.node, path, definition.place, "generate", f"`{path}` of `{info.name}`")
+
+
+def is_model(value: Value) -> bool:
+    """True for a model of transformers, or a class of such."""
+    return bool(value) and all(
+        (isinstance(atom, Symbol) and is_torch_model_class(atom.name))
+        or (isinstance(atom, Model) and atom.role == "model" and atom.certainty >= Certainty.CONTEXT)
+        for atom in value
+    )
 
 
 def _returned(facts: Facts) -> Iterator[LibraryDict]:

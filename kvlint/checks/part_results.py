@@ -73,12 +73,13 @@ def is_part(facts: Facts, qualified: str) -> bool:
 
 
 def replaced_kinds(facts: Facts) -> set[str]:
-    """Kinds of parts of transformers whose ``forward`` the file replaces: they return what the replacement does."""
+    """Kinds of parts of models whose ``forward`` the file replaces: they return what the replacement does."""
     found: set[str] = set()
     for use in facts.attributes:
         if use.action == "store" and use.name == "forward" and any(of_type(use.assigned, LocalFunction)):
             for symbol in of_type(use.value, Symbol):
                 found.add(facts.timeline.class_kind(facts.timeline.canonical(symbol.name) or symbol.name) or "")
+            found |= {model.role for model in of_type(use.value, Model)}
     return found
 
 

@@ -413,6 +413,8 @@ def may_be_rebuilt(value: Value) -> bool:
     for atom in value:
         if isinstance(atom, LegacyCache) and not (proven and atom.built == "annotation"):
             return True
+        if isinstance(atom, Sequence) and atom.promised and proven:
+            continue
         if isinstance(atom, (Items, Sequence)):
             items = atom.items if isinstance(atom, Items) else (atom.item,)
             if any(not isinstance(part, NoneValue) for item in items for part in item):
