@@ -155,9 +155,10 @@ class UnfilledCacheParameter(Check):
         wakes = role in ("model", "prepare") and any(cuts_to_last(node) or drops_media(node) for node in body)
         applicability = Applicability.UNSAFE if wakes else Applicability.SAFE
         fix = keys_fix(facts, function, kwargs, applicability, only_new) if passed == ["cache"] else None
-        for key, node, raises in keys:
-            if key not in HOOK_KEYS:
-                continue
+        looked_up = [item for item in keys if item[0] in HOOK_KEYS]
+        reads = [node for _, node, _ in looked_up if not isinstance(node, ast.Compare)]
+        first = reads[0] if reads else looked_up[0][1]  # a test of the dict is there for what is read from it
+        for key, node, raises in looked_up:
             result = "KeyError" if raises else "it is never there"
             yield self.finding(
                 facts,
@@ -168,6 +169,8 @@ class UnfilledCacheParameter(Check):
                 life=life,
                 help=f'look for "cache" first: `{kwargs}.get("cache", {kwargs}.get("{key}"))`',
                 category=Category.BREAKS if raises else Category.SILENT,
+                defect=f"KV305 {facts.span(function)[0]} {kwargs}",
+                leads=node is first,
                 fix=fix,
             )
 
