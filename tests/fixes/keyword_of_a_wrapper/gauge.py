@@ -13,5 +13,10 @@ class Gauge(nn.Module):
         return self.model(ids, cache=past_key_value)
 
 
-def gauged(model):
-    return Gauge(model)
+def gauged(load):
+    """Loads models that count."""
+
+    def loaded():
+        return Gauge(load())
+
+    return loaded
