@@ -10,13 +10,14 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlint import suppression
 from kvlint.diagnostics import Diagnostic, FileSpan, Placer, SourceLine, document_place, document_starts
+from kvlint.engine.units import Surroundings
 from kvlint.findings import Category, Finding
 from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, first_unit, marked, merged_edits
@@ -197,6 +198,10 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
         facts = joint_facts(job, region, path, timeline)
         if facts is None:
             facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
+            if region.kind == "module":
+                # Nobody else decides about the file; what others call and take still stands against a rename.
+                known = Surroundings(keywords=job.surroundings.keywords, taken=job.surroundings.taken)
+                facts = replace(facts, surroundings=known)
     except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)

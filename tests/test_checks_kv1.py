@@ -234,3 +234,29 @@ def test_each_mask_helper_has_its_own_advice(name: str, told: str) -> None:
     (found,) = lint(f"from transformers.modeling_attn_mask_utils import {name}\n", EVERY)
     assert told in found.help
     assert found.fix is None
+
+
+TESTED = """from transformers import HybridCache
+from transformers import StaticCache
+
+def kind(cache):
+    return isinstance(cache, HybridCache)
+"""
+
+
+def test_a_class_test_is_widened_only_by_hand() -> None:
+    assert fixed(TESTED, unsafe=False) == TESTED
+    assert "isinstance(cache, StaticCache)" in fixed(TESTED, unsafe=True)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "def bounded(cache): return isinstance(cache, StaticCache)",
+        "NAMES = {StaticCache: 1}",
+        'NAMES = ["StaticCache"]',
+    ],
+)
+def test_two_classes_that_the_file_tells_apart_do_not_become_one(more: str) -> None:
+    text = f"{TESTED}\n{more}\n"
+    assert fixed(text, unsafe=True) == text

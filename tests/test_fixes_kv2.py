@@ -675,3 +675,15 @@ def test_fixes_of_what_is_not_listed_wait(tmp_path: Path) -> None:
     file.write_text(text, encoding="utf-8")
     assert page_runner.fix(file, "--target", "latest").decode() == text
     assert "cache=None" in page_runner.fix(file, "--target", "latest", "--show", "deprecated").decode()
+
+
+# --- names that are free
+
+
+@pytest.mark.parametrize("before", ["from gettext import gettext as _", "def _(text): return text", "print(_)"])
+def test_the_rest_does_not_hide_a_name_of_the_file(before: str) -> None:
+    check(f"{before}\nfor k, v in c: pass", f"{before}\nfor k, v, *_rest in c: pass")
+
+
+def test_no_free_name_for_the_rest_no_fix() -> None:
+    check("_rest = print(_)\nfor k, v in c: pass", None)

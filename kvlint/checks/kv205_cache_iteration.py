@@ -332,8 +332,33 @@ def rest_fix(facts: Facts, target: ast.Tuple, cache: CacheObject) -> Fix | None:
     """Takes what comes behind keys and values: right before and after 5.0."""
     if len(target.elts) != 2 or cache.cls not in (CACHE, DYNAMIC_CACHE):
         return None
+    name = rest_name(facts)
+    if not name:
+        return None
     _, end = facts.span(target.elts[-1])
     sure = cache.cls == DYNAMIC_CACHE or cache.source in ("hook", "output", "parameter", "usage", "key", "attribute")
     return Fix(
-        "Take the rest of each item", Applicability.SAFE if sure else Applicability.UNSAFE, (Edit(end, end, ", *_"),)
+        "Take the rest of each item",
+        Applicability.SAFE if sure else Applicability.UNSAFE,
+        (Edit(end, end, f", *{name}"),),
     )
+
+
+def rest_name(facts: Facts) -> str:
+    """A name for what is thrown away: ``_``, unless the file reads or defines that (``gettext``); "" where none is free."""
+    taken: set[str] = set()
+    for node in walk(facts.tree) if facts.tree is not None else ():
+        if isinstance(node, ast.Name):
+            if node.id != "_" or isinstance(node.ctx, ast.Load):
+                taken.add(node.id)
+        elif isinstance(node, ast.Assign):
+            taken |= {item.id for item in node.targets if isinstance(item, ast.Name)}
+        elif isinstance(node, ast.alias):
+            taken.add(node.asname or node.name)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            taken.add(node.name)
+        elif isinstance(node, ast.arg):
+            taken.add(node.arg)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            taken.update(node.names)
+    return next((name for name in ("_", "_rest") if name not in taken), "")

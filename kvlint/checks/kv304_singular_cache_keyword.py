@@ -193,19 +193,20 @@ def rename(facts: Facts, use: CallUse, item: Argument, target: Target) -> Fix | 
     if not new or not item.written or others & {*KEYWORDS, None}:
         return None
     # Layers that are reached through a list may be those of code from the hub, which keeps its names.
-    part = target.role in ("layer", "attention")
-    if part and taken_by_the_project(facts, use, item.name):
+    # What stands for a model may be a wrapper, or a class of the project that is registered with the library.
+    if taken_by_the_project(facts, use, item.name):
         return None
+    part = target.role in ("layer", "attention")
     applicability = Applicability.UNSAFE if part and target.certainty < Certainty.PROVEN else Applicability.SAFE
     return Fix(f"Pass it as `{new}`", applicability, (keyword_edit(facts, item.keyword, new),))
 
 
 def taken_by_the_project(facts: Facts, use: CallUse, keyword: str) -> bool:
-    """True where a module of the project has a ``forward`` that takes the keyword: it may stand where the layer stood."""
+    """True where a ``forward`` or ``generate`` of the project takes the keyword: it may stand where the library's stood."""
     if keyword in facts.surroundings.taken:
         return True
     return any(
-        other.info.name == "forward" and other.info.owner is not None and other.info.parameter(keyword) is not None
+        other.info.name in ("forward", "generate") and other.info.parameter(keyword) is not None
         for other in facts.functions
         if other.info is not use.place.function
     )

@@ -144,6 +144,11 @@ MAX_ALIASES = 16
 """Names that one import gives to the same class, at most, where it is rewritten."""
 
 
+def names(node: ast.expr, name: str) -> bool:
+    """True for ``name`` and ``module.name``."""
+    return (node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")) == name
+
+
 class ClassRewrite:
     """Rewrites every mention of one class in a region."""
 
@@ -295,13 +300,38 @@ class ClassRewrite:
         if name_edit is None:
             return None
         if use.context != "call":
-            if use.context == "load":
+            if use.context in ("load", "isinstance") and not self._tested_with_the_new(item.node):
+                if self._tells_apart():
+                    return None
                 self.applicability = Applicability.UNSAFE
             return name_edit
         if use.node is not item.node:
             return None
         call = self.calls.get(id(use.node))
         return None if call is None else self._call_edits(call, name_edit)
+
+    def _tested_with_the_new(self, node: ast.AST) -> bool:
+        """True for one of the classes of a tuple that holds the replacement, too: the test stays as wide as it is."""
+        assert self.facts.tree is not None
+        return any(
+            isinstance(other, ast.Tuple)
+            and any(item is node for item in other.elts)
+            and any(names(item, self.replacement.use) for item in other.elts)
+            for other in walk(self.facts.tree)
+        )
+
+    def _tells_apart(self) -> bool:
+        """True where the file tests, registers or looks up the replacement as well, so that both would be one to it."""
+        assert self.facts.tree is not None
+        loads = {
+            id(use.node)
+            for use in self.facts.symbols
+            if use.context in ("load", "isinstance") and names(use.node, self.replacement.use)
+        }
+        return any(
+            id(node) in loads or (isinstance(node, ast.Constant) and node.value == self.replacement.use)
+            for node in walk(self.facts.tree)
+        )
 
     def _name_edit(self, node: ast.AST) -> list[Edit] | None:
         start, end = self.facts.span(node)

@@ -19,6 +19,8 @@ PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
 HOOKS = frozenset({"register_forward_pre_hook", "register_forward_hook"})
+CALLED_BY_USERS = ("forward", "generate", "__call__")
+"""Methods of a model that people call with a cache."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TRIES: tuple[type[ast.Try], ...] = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
 
@@ -38,13 +40,21 @@ def lower(path: str, text: str, tree: ast.Module) -> Unit:
         frozenset(lowering.called),
         frozenset(lowering.given),
         len(text),
-        frozenset(lowering.keywords),
-        frozenset(
-            name
-            for item in lowering.functions
-            if item.owner and item.name == "forward"
-            for name in CACHE_KEYWORDS.intersection(item.parameters)
-        ),
+        lowering.words(),
+        taken_in(lowering),
+    )
+
+
+def taken_in(lowering: Lowering) -> frozenset[str]:
+    """Names of caches that functions take which are called ``forward`` or ``generate``, or are put where those are called."""
+    put = {
+        item.value[1] for item in lowering.puts if item.member in CALLED_BY_USERS and item.value[0] in ("name", "bound")
+    }
+    return frozenset(
+        name
+        for item in lowering.functions
+        if item.name in CALLED_BY_USERS or item.name in put
+        for name in CACHE_KEYWORDS.intersection(item.parameters)
     )
 
 
@@ -85,6 +95,11 @@ def shape(node: ast.AST | None) -> Shape:
 def text_of(node: ast.expr) -> str:
     """The string that a constant is; "" for anything else."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def keys_of(node: ast.expr) -> list[str]:
+    """The keys of a dict display that is handed over with ``**``."""
+    return [text_of(key) for key in node.keys if key is not None] if isinstance(node, ast.Dict) else []
 
 
 def speaks(node: ast.AST) -> bool:
@@ -137,6 +152,13 @@ class Lowering:
         self._returns: list[Shape] = []
         self._keys: dict[str, None] = {}
         self._asked: tuple[str, ...] = ()
+        self._loose = False
+
+    def words(self) -> frozenset[str]:
+        """The keywords; where the file takes hold of ``prepare_inputs_for_generation`` in another way than by a plain call
+        (``partial(model.prepare_inputs_for_generation, ...)``), any of them may reach it."""
+        names = {word.rpartition(" ")[2] for word in self.keywords} if self._loose else set()
+        return frozenset(self.keywords | {f"{PREPARE} {name}" for name in names})
 
     def block(self, body: list[ast.stmt]) -> None:
         for statement in body:
@@ -229,13 +251,20 @@ class Lowering:
                 self._put("table", holder, "", shape(value), value)
 
     def _expression(self, node: ast.AST) -> None:
+        plain: set[int] = set()
         for item in ast.walk(node):
             if isinstance(item, ast.Call):
                 self._call(item)
                 given = [keyword.arg for keyword in item.keywords if keyword.arg]
+                given += [name for keyword in item.keywords if keyword.arg is None for name in keys_of(keyword.value)]
                 self._keys.update(dict.fromkeys(given))
                 called = dotted(item.func).rpartition(".")[2] or getattr(item.func, "attr", "")
                 self.keywords.update(f"{called} {name}" for name in CACHE_KEYWORDS.intersection(given))
+                if called == PREPARE:
+                    plain.add(id(item.func))
+                    self._loose |= any(keyword.arg is None for keyword in item.keywords)
+            elif isinstance(item, ast.Attribute) and item.attr == PREPARE and isinstance(item.ctx, ast.Load):
+                self._loose |= id(item) not in plain
             elif isinstance(item, ast.Dict):
                 keys = [text_of(key) for key in item.keys if key is not None]
                 self._keys.update((key, None) for key in keys if key)
