@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -197,11 +197,10 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
     try:
         facts = joint_facts(job, region, path, timeline)
         if facts is None:
-            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around)
-            if region.kind == "module":
-                # Nobody else decides about the file; what others call and take still stands against a rename.
-                known = Surroundings(keywords=job.surroundings.keywords, taken=job.surroundings.taken)
-                facts = replace(facts, surroundings=known)
+            # Nobody else decides about a module alone; what others call, take and give back is still known.
+            known = Surroundings(keywords=job.surroundings.keywords, taken=job.surroundings.taken)
+            beside_it = known if region.kind == "module" else None
+            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around, beside_it)
     except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)

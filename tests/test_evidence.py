@@ -5,6 +5,9 @@ Each project is marked: a line is reported with exactly the codes behind its ``#
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -290,3 +293,25 @@ DIALOGUE = """
 @pytest.mark.parametrize(("main", "told"), [("samples", False), ("input_ids", True)])
 def test_generate_hands_over_no_positions_alone(main: str, told: bool, tmp_path: Path) -> None:
     expect(tmp_path, {"a.py": DIALOGUE.format(main=main, mark="  # KV305" if told else "")})
+
+
+@pytest.mark.parametrize(("key", "reported"), [("past_key_values", False), ("cache", True)])
+def test_what_a_prepare_of_the_project_gives_back(tmp_path: Path, key: str, reported: bool) -> None:
+    """A model that is only handed in may be one of the project's, whose own hook answers, in a file that is not imported."""
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "model.py").write_text(
+        "from transformers import LlamaForCausalLM\n\n\n"
+        "class Own(LlamaForCausalLM):\n"
+        "    def prepare_inputs_for_generation(self, input_ids, cache=None, **kwargs):\n"
+        f'        return {{"input_ids": input_ids, "{key}": cache}}\n'
+    )
+    (tmp_path / "loop.py").write_text(
+        "from transformers import DynamicCache\n\n\n"
+        "def step(model, ids):\n"
+        "    inputs = model.prepare_inputs_for_generation(ids, cache=DynamicCache())\n"
+        '    return inputs.pop("past_key_values")\n'
+    )
+    options = ("--isolated", "--no-cache", "--target", "5.24", "--exit-zero", "--output-format", "json")
+    command = [sys.executable, "-m", "kvlint", *options, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ("KV306" in {item["code"] for item in json.loads(run.stdout)}) is reported

@@ -570,7 +570,8 @@ class Calls(Expressions):
             if name in SAME_MODEL_METHODS:
                 return (of,)
             if name in GENERATION_HOOKS:
-                return (ModelKwargs(hook=True),)
+                own = of.certainty < Certainty.PROVEN and self.prepares_by_itself(name)
+                return UNKNOWN if own else (ModelKwargs(hook=True),)
             if name in ("forward", "__call__"):
                 return self._call_model(of, node, keywords)
             return UNKNOWN
@@ -693,6 +694,8 @@ class Calls(Expressions):
             found = self.key_of(Unknown(), literal(arguments[0]), node)
             return join(found, arguments[1] if len(arguments) > 1 else (NoneValue(),))
         if name.endswith(GENERATION_HOOKS) and self.uses_transformers and not self.foreign_engine:
+            if self.prepares_by_itself(name):
+                return UNKNOWN
             return (ModelKwargs(hook=True),)  # a model's own, kept under another name: base_model_prepare_inputs_...
         if name == "generate":
             wanted = any(

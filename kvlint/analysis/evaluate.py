@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvlint.analysis.annotations import Annotations
-from kvlint.analysis.callers import filled_by_prepare, uncalled
+from kvlint.analysis.callers import CACHE_PARAMETERS, filled_by_prepare, keys_written, uncalled
 from kvlint.analysis.calls import IMPORT_ERRORS, LESSONS, teaches
 from kvlint.analysis.expressions import ITERATED as CACHES
 from kvlint.analysis.expressions import holds
@@ -595,6 +595,17 @@ class Walk(Annotations):
             left = [flow.names[shadow] for flow in exits if shadow in flow.names]
             for info, name, value in entries:
                 self._teach_attribute(info, name, join(*left) if left else value)
+
+    def prepares_by_itself(self, hook: str) -> bool:
+        """True where a ``prepare_inputs_for_generation`` of the project may answer a call of the *hook* on a model, with the
+        cache under an older name."""
+        if hook != PREPARE:
+            return False
+        older = CACHE_PARAMETERS - {"cache"}
+        return PREPARE in self.surroundings.taken or any(
+            info.name == PREPARE and info.owner is not None and older & keys_written(info.node)
+            for info in self.functions
+        )
 
     def kinds_of(self, value: Value) -> set[str]:
         """Which kinds of modules (model, layer, attention) a value is, by itself or by the bases of its class."""
@@ -1604,11 +1615,18 @@ def sys_modules() -> frozenset[str]:
 
 
 def analyse(
-    region: Region, path: Path, target: ReleaseSet, project: Project, timeline: Timeline, around: str = ""
+    region: Region,
+    path: Path,
+    target: ReleaseSet,
+    project: Project,
+    timeline: Timeline,
+    around: str = "",
+    surroundings: Surroundings | None = None,
 ) -> Facts:
     """The facts of one region; a ``generation_config.json`` and the prose of a document have a text and no tree.
 
     *around* is the module that an example in a docstring stands in: what that imports is around the example, too.
+    *surroundings* are what the project says of a module that is walked alone.
     Raises SyntaxError where the text does not parse and RecursionError where it is nested too deeply.
     """
     if not region.is_python:
@@ -1621,5 +1639,7 @@ def analyse(
     walker = Walk(region.text, tree, path, target, project, timeline)
     walker.in_parts = region.kind != "module"
     walker.around = around
+    if surroundings is not None:
+        walker.surroundings = surroundings
     walker.run()
     return walker.facts(region.kind)

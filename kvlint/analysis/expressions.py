@@ -928,6 +928,9 @@ class Expressions(Recorder):
     def conventional(self, name: str, node: ast.AST) -> Value:
         raise NotImplementedError
 
+    def prepares_by_itself(self, hook: str) -> bool:
+        raise NotImplementedError
+
     def note_missing(self, releases: ReleaseSet, flow: Flow, errors: frozenset[str]) -> None:
         raise NotImplementedError
 

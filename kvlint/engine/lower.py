@@ -46,16 +46,25 @@ def lower(path: str, text: str, tree: ast.Module) -> Unit:
 
 
 def taken_in(lowering: Lowering) -> frozenset[str]:
-    """Names of caches that functions take which are called ``forward`` or ``generate``, or are put where those are called."""
+    """Names of caches that functions take which are called ``forward`` or ``generate``, or are put where those are called.
+
+    Beside them the name of the hook where a ``prepare_inputs_for_generation`` gives its cache back under an older name.
+    """
     put = {
         item.value[1] for item in lowering.puts if item.member in CALLED_BY_USERS and item.value[0] in ("name", "bound")
     }
-    return frozenset(
+    taken = {
         name
         for item in lowering.functions
         if item.name in CALLED_BY_USERS or item.name in put
         for name in CACHE_KEYWORDS.intersection(item.parameters)
+    }
+    older = CACHE_KEYWORDS - {"cache"}
+    modules = {item.qualname for item in lowering.classes if item.bases}
+    prepared = any(
+        item.name == PREPARE and item.owner in modules and older.intersection(item.keys) for item in lowering.functions
     )
+    return frozenset(taken | {PREPARE} if prepared else taken)
 
 
 def dotted(node: ast.AST) -> str:

@@ -127,7 +127,8 @@ class Surroundings:
     them. *shims* are names that the project puts on the library's
     caches, or on the modules that hold them, so that they exist there on every release. *called* are names of methods of
     the cache classes in these files that some file of the project calls. *keywords* are those
-    of the other files' units: callers that a rename does not see. *taken* are names that ``forward`` methods there take.
+    of the other files' units: callers that a rename does not see. *taken* are names that ``forward`` methods there take, and
+    ``prepare_inputs_for_generation`` where one there gives its cache back under an older name.
     """
 
     around: tuple[str, ...] = ()
