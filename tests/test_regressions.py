@@ -13,6 +13,7 @@ import pytest
 from analysing import fixed, lines, lint
 
 from kvlint import checks
+from kvlint.findings import Applicability
 from kvlint.grouping import grouped
 
 ALL = frozenset(check.code for check in checks.all_checks()) - {"KV901"}
@@ -1919,3 +1920,24 @@ def test_items_of_a_pair_with_methods_of_their_own(call: str, own: bool) -> None
             return {call}, values
         """
     assert ("KV204" in codes(code)) is not own
+
+
+@pytest.mark.parametrize(
+    ("read", "safe"), [("past_key_values[-1][-1].shape[-2]", False), ("past_key_values.get_seq_length()", True)]
+)
+def test_a_cache_that_wakes_another_method_of_the_class(read: str, safe: bool) -> None:
+    """It was None there: where pairs are read, filling it breaks what worked."""
+    code = f"""
+        from transformers import LlamaForCausalLM
+
+        class Pictures:
+            def joined(self, input_ids, past_key_values):
+                return input_ids if past_key_values is None else input_ids[:, {read} :]
+
+        class Chat(LlamaForCausalLM, Pictures):
+            def forward(self, input_ids=None, past_key_values=None, images=None):
+                return super().forward(self.joined(input_ids, past_key_values), past_key_values=past_key_values)
+        """
+    (finding,) = lint(textwrap.dedent(code).lstrip("\\n"), "5.24", codes=["KV305"])
+    assert finding.fix is not None
+    assert (finding.fix.applicability is Applicability.SAFE) is safe

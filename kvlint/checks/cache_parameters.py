@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.nodes import walk
-from kvlint.analysis.scopes import FunctionInfo
+from kvlint.analysis.scopes import FunctionInfo, keeps_own_format
 from kvlint.analysis.values import Instance, LocalFunction, Member, Model, SuperObject
 from kvlint.checks.library_calls import CACHE_PARAMETERS, OLD_PARAMETERS, LibraryCalled
 from kvlint.findings import Applicability, Edit, Fix
@@ -115,7 +115,7 @@ def renaming_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, hit: Seq
         name = next((arg for arg in other.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
         if name is None or rename_edits(facts, other, name, hit) is None:
             return None
-    applicability = Applicability.UNSAFE if is_indexed(item.info, parameter.arg) else Applicability.SAFE
+    applicability = Applicability.SAFE if is_done(item, parameter.arg) else Applicability.UNSAFE
     together = [other for other in together if other.role != "model"]
     group = f"KV305 {owner.qualname}" if owner is not None and len(together) > 1 else ""
     return Fix(f"Rename `{parameter.arg}` to `{NEW_NAME}`", applicability, tuple(sorted(set(edits))), group)
@@ -165,6 +165,19 @@ def treated_as_a_cache(facts: Facts, item: LibraryCalled, name: str) -> bool:
 def is_indexed(info: FunctionInfo, name: str) -> bool:
     """True where the parameter is read like a tuple: under its new name it is a cache, and the function is not done."""
     return any(isinstance(node, ast.Subscript) and is_name(node.value, name) for node in walk(info.node))
+
+
+def is_done(item: LibraryCalled, name: str) -> bool:
+    """True where a cache under this name meets no code of the project that reads pairs: in the function itself, in the
+    other methods of its class and of the classes above, nor in a ``forward`` that keeps pairs."""
+    owner = item.info.owner
+    if is_indexed(item.info, name) or (owner is not None and keeps_own_format(owner)):
+        return False
+    above = owner.ancestors() if owner is not None else ()
+    others = [method for cls in above for method in cls.methods.values() if method is not item.info]
+    return not any(
+        is_indexed(method, arg.arg) for method in others for arg in method.parameters() if arg.arg in CACHE_PARAMETERS
+    )
 
 
 def forward_keeps(item: LibraryCalled, old: str, hit: Sequence[LibraryCalled]) -> bool:
@@ -357,7 +370,7 @@ def merging_fix(facts: Facts, item: LibraryCalled, parameter: ast.arg, passed: S
     joined = " and ".join(f"`{name}`" for name in passed)
     refuses = function.args.kwarg is None or parameter in required_parameters(function)
     known = item.role != "model" or refuses or treated_as_a_cache(facts, item, old)
-    sure = known and not is_indexed(item.info, old)
+    sure = known and is_done(item, old)
     applicability = Applicability.SAFE if sure else Applicability.UNSAFE
     return Fix(f"Take {joined} as well as `{old}`", applicability, tuple(sorted(edits)))
 
