@@ -295,9 +295,10 @@ def test_generate_hands_over_no_positions_alone(main: str, told: bool, tmp_path:
     expect(tmp_path, {"a.py": DIALOGUE.format(main=main, mark="  # KV305" if told else "")})
 
 
+@pytest.mark.parametrize("imported", ["", "from model import Own\n"])
 @pytest.mark.parametrize(("key", "reported"), [("past_key_values", False), ("cache", True)])
-def test_what_a_prepare_of_the_project_gives_back(tmp_path: Path, key: str, reported: bool) -> None:
-    """A model that is only handed in may be one of the project's, whose own hook answers, in a file that is not imported."""
+def test_what_a_prepare_of_the_project_gives_back(tmp_path: Path, imported: str, key: str, reported: bool) -> None:
+    """A model that is only handed in may be one of the project's, whose own hook answers, wherever it is defined."""
     (tmp_path / "pyproject.toml").write_text("")
     (tmp_path / "model.py").write_text(
         "from transformers import LlamaForCausalLM\n\n\n"
@@ -306,7 +307,7 @@ def test_what_a_prepare_of_the_project_gives_back(tmp_path: Path, key: str, repo
         f'        return {{"input_ids": input_ids, "{key}": cache}}\n'
     )
     (tmp_path / "loop.py").write_text(
-        "from transformers import DynamicCache\n\n\n"
+        imported + "from transformers import DynamicCache\n\n\n"
         "def step(model, ids):\n"
         "    inputs = model.prepare_inputs_for_generation(ids, cache=DynamicCache())\n"
         '    return inputs.pop("past_key_values")\n'

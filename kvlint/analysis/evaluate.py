@@ -84,7 +84,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.analysis.versions import demanded_releases
 from kvlint.behaviour import layer_past_families
-from kvlint.engine.link import family, level
+from kvlint.engine.link import LEVELS, family, level
 from kvlint.engine.units import Place, Surroundings
 from kvlint.releases import ReleaseSet
 from kvlint.source import Region
@@ -111,7 +111,6 @@ WORTH_WALKING = re.compile(
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
 LAYER_PAST = "layer_past"
-LEVELS = {"attention": 1, "layer": 2}
 MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(")
 """What makes a model may hand it to others."""
 ASKS_THE_RELEASE = re.compile(r"version|signature|getfullargspec", re.IGNORECASE)
@@ -119,7 +118,6 @@ KEPT = (CacheObject, LegacyCache, Sequence, Items)
 """What attributes are given that has several forms: a cache here, pairs made of it there."""
 STORED_MARK = "="
 """Begins the name under which a flow keeps what an attribute was given last; no name of Python has it."""
-"""Roles of parts of a model by their height in it (``engine.link.level``)."""
 COMPANIONS = frozenset({"transformers", "peft", "trl", "optimum", "accelerate", "auto_gptq", "unsloth", "bitsandbytes"})
 TRANSFORMERS_MODULES = frozenset(
     {
@@ -137,7 +135,6 @@ TRANSFORMERS_MODULES = frozenset(
     }
 )
 HOOKS = frozenset({"forward", "prepare_inputs_for_generation", "_reorder_cache", "_update_model_kwargs_for_generation"})
-
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
 OTHER_TENSORS = frozenset({"tensorflow", "jax", "flax", "mlx", "mlx_lm", "mlx_vlm"})
 """Without torch beside them, models are not those of transformers, also where its tokenizers are used."""
@@ -601,11 +598,8 @@ class Walk(Annotations):
         cache under an older name."""
         if hook != PREPARE:
             return False
-        older = CACHE_PARAMETERS - {"cache"}
-        return PREPARE in self.surroundings.taken or any(
-            info.name == PREPARE and info.owner is not None and older & keys_written(info.node)
-            for info in self.functions
-        )
+        walks = self.joint.walks.values() if self.joint is not None else (self,)
+        return PREPARE in self.surroundings.taken or any(map(gives_back_an_older_name, walks))
 
     def kinds_of(self, value: Value) -> set[str]:
         """Which kinds of modules (model, layer, attention) a value is, by itself or by the bases of its class."""
@@ -1477,6 +1471,18 @@ class Walk(Annotations):
                         if name == "generate" or (keyword.arg == "cache" and MODEL_NAMES.search(name)):
                             found.setdefault(keyword.value.id, f"{name}({keyword.arg}={keyword.value.id})")
         return found
+
+
+def gives_back_an_older_name(walk: Walk) -> bool:
+    """True where the ``prepare_inputs_for_generation`` of a module of the file gives its cache back under an older name."""
+    older = CACHE_PARAMETERS - {"cache"}
+    return any(
+        info.name == PREPARE
+        and info.owner is not None
+        and bool(info.owner.node.bases)
+        and bool(older & keys_written(info.node))
+        for info in walk.functions
+    )
 
 
 def is_models(value: Value) -> bool:

@@ -190,9 +190,9 @@ def maps_in(body: list[ast.stmt]) -> Iterator[HeadMap]:
         if (
             (left, right) in divided
             or id(node) in compared
-            or any(is_division_of(item, left) for item in other_branches(nodes, node))
             or not is_kv_count(node.right, nodes)
             or not (is_one_head(node.left, ranges, nodes) or picks_a_head(node, ranges, nodes))
+            or any(is_division_of(item, left) for item in other_branches(nodes, node))
         ):
             continue
         statement = next(item for item in reversed(statements) if holds(item, node))
@@ -205,10 +205,10 @@ def is_division_of(node: ast.AST, left: str) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv) and code_of(node.left) == left
 
 
-def other_branches(nodes: Iterable[ast.AST], node: ast.AST) -> Iterator[ast.AST]:
+def other_branches(nodes: Iterable[ast.AST], node: ast.expr) -> Iterator[ast.AST]:
     """What is done instead of *node*, in the other branch of the conditions around it: code that knows both ways has chosen."""
     for item in nodes:
-        if not isinstance(item, (ast.If, ast.IfExp)):
+        if not isinstance(item, (ast.If, ast.IfExp)) or not item.lineno <= node.lineno <= (item.end_lineno or 0):
             continue
         body = item.body if isinstance(item.body, list) else [item.body]
         orelse = item.orelse if isinstance(item.orelse, list) else [item.orelse]

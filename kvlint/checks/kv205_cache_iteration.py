@@ -346,6 +346,13 @@ def rest_fix(facts: Facts, target: ast.Tuple, cache: CacheObject) -> Fix | None:
 
 def rest_name(facts: Facts) -> str:
     """A name for what is thrown away: ``_``, unless the file reads or defines that (``gettext``); "" where none is free."""
+    known = facts.memo.get("name for the rest")
+    if not isinstance(known, str):
+        known = facts.memo["name for the rest"] = free_rest_name(facts)
+    return known
+
+
+def free_rest_name(facts: Facts) -> str:
     taken: set[str] = set()
     for node in walk(facts.tree) if facts.tree is not None else ():
         if isinstance(node, ast.Name):

@@ -239,8 +239,8 @@ def takes_states(info: FunctionInfo) -> bool:
     return (spec.vararg is not None or len(positional) >= 3) and not first.startswith("layer")
 
 
-PASSED_KEYS = frozenset({"sin", "cos", "cache_position", "partial_rotation_size", "using_rope", "sliding_window"})
-"""What models have put into ``cache_kwargs``, in the modeling files of 4.36 to 4.57."""
+PASSED_KEYS = frozenset({"sin", "cos", "cache_position", "partial_rotation_size", "sliding_window"})
+"""What models have put into ``cache_kwargs`` (the modeling files of 4.36.2 to 4.57.6; the contracts do not look into it)."""
 
 
 def needs_more(info: FunctionInfo) -> bool:

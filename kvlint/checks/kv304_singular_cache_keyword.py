@@ -13,12 +13,11 @@ from kvlint.analysis.values import Certainty, Instance, LocalFunction, Model, Sy
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import Argument, Target, arguments_of, is_none, target_of
-from kvlint.engine.link import family, level
+from kvlint.engine.link import LEVELS, family, level
 from kvlint.findings import Applicability, Category, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import keyword_edit
 
-LEVELS = {"attention": 1, "layer": 2}
 KEYWORDS = ("past_key_value", "past_key_values", "cache")
 
 

@@ -10,8 +10,8 @@ from kvlint.analysis.head_maps import other_branches
 from kvlint.analysis.layout_facts import layouts
 from kvlint.analysis.layout_values import Expansion
 from kvlint.analysis.layout_verdicts import Verdict, expansions
-from kvlint.analysis.nodes import walk
 from kvlint.checks.base import Check
+from kvlint.checks.bindings import tree_of
 from kvlint.checks.layouts import AXIS_WORDS
 from kvlint.checks.words import HEADS
 from kvlint.findings import Applicability, Category, Finding, Fix
@@ -58,7 +58,7 @@ def is_chosen(facts: Facts, site: Expansion) -> bool:
     """True where the other branch of a condition repeats the heads in place: the code knows both orders."""
     return facts.tree is not None and any(
         isinstance(node, ast.Attribute) and node.attr == "repeat_interleave"
-        for node in other_branches(walk(facts.tree), site.node)
+        for node in other_branches(tree_of(facts).ancestors(site.node), site.node)
     )
 
 

@@ -449,10 +449,11 @@ def _outermost(facts: Facts, items: list[LibraryCalled]) -> Iterator[LibraryCall
         item.role == "model" and _mentions(item.info.node, LAYER_LISTS) for item in items
     )
     attention = [item.info for item in items if item.role == "layer" and _calls_attention(item.info.node)]
-    models = [item.info for item in items if item.role == "model"]
+    models = [(item.info, _called_members(item.info.node)) for item in items if item.role == "model"]
     for item in items:
         beside = _replaced_beside(facts, item)
-        if item.role == "model" and any(info is not item.info and _calls_object(item, info) for info in models):
+        part = _part_put_on(item)
+        if item.role == "model" and part and any(part in called for info, called in models if info is not item.info):
             continue
         if item.role == "layer" and (layers or "model" in beside):
             continue
@@ -474,10 +475,16 @@ def _replaced_beside(facts: Facts, item: LibraryCalled) -> set[str]:
     return {kind for info in called for kind in info.replaces} | (around.replaces - {item.role})
 
 
-def _calls_object(item: LibraryCalled, other: FunctionInfo) -> bool:
-    """True where the item is put on a part of an object (``model.model``) that *other* calls by that name."""
+def _part_put_on(item: LibraryCalled) -> str:
+    """The name of the part of an object that the item is put on: ``model`` of ``top.model.forward = f``."""
     target = item.patched.value_node if isinstance(item.patched, AttributeUse) else None
-    return isinstance(target, ast.Attribute) and _calls_part(other.node, target.attr)
+    return target.attr if isinstance(target, ast.Attribute) else ""
+
+
+def _called_members(function: ast.AST) -> set[str]:
+    return {
+        node.func.attr for node in walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
 
 
 def _hidden_patches(facts: Facts) -> set[str]:

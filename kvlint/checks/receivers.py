@@ -354,11 +354,7 @@ def is_its_own(cache: CacheObject, function: FunctionInfo | None) -> bool:
     never a cache: it takes what it gave."""
     if cache.source != "parameter" or function is None:
         return False
-    return gives_back_its_own(function)
-
-
-def gives_back_its_own(info: FunctionInfo) -> bool:
-    held = [atom for output in of_type(info.returns, ModelOutput) for atom in output.held]
+    held = [atom for output in of_type(function.returns, ModelOutput) for atom in output.held]
     built = any(isinstance(atom, (Items, Sequence)) for atom in held)
     return built and all(isinstance(atom, (Items, Sequence, NoneValue)) for atom in held)
 

@@ -300,8 +300,8 @@ class ClassRewrite:
         if name_edit is None:
             return None
         if use.context != "call":
-            if use.context in ("load", "isinstance") and not self._tested_with_the_new(item.node):
-                if self._tells_apart():
+            if use.context in ("load", "isinstance") and id(item.node) not in self._tested_with_the_new:
+                if self._tells_apart:
                     return None
                 self.applicability = Applicability.UNSAFE
             return name_edit
@@ -310,16 +310,18 @@ class ClassRewrite:
         call = self.calls.get(id(use.node))
         return None if call is None else self._call_edits(call, name_edit)
 
-    def _tested_with_the_new(self, node: ast.AST) -> bool:
-        """True for one of the classes of a tuple that holds the replacement, too: the test stays as wide as it is."""
+    @cached_property
+    def _tested_with_the_new(self) -> set[int]:
+        """The items (ids) of tuples that hold the replacement, too: a test for those stays as wide as it is."""
         assert self.facts.tree is not None
-        return any(
-            isinstance(other, ast.Tuple)
-            and any(item is node for item in other.elts)
-            and any(names(item, self.replacement.use) for item in other.elts)
-            for other in walk(self.facts.tree)
-        )
+        return {
+            id(item)
+            for node in walk(self.facts.tree)
+            if isinstance(node, ast.Tuple) and any(names(item, self.replacement.use) for item in node.elts)
+            for item in node.elts
+        }
 
+    @cached_property
     def _tells_apart(self) -> bool:
         """True where the file tests, registers or looks up the replacement as well, so that both would be one to it."""
         assert self.facts.tree is not None

@@ -30,6 +30,10 @@ def family(target: str) -> str:
     return target.rpartition(".")[0]
 
 
+LEVELS = {"attention": 1, "layer": 2}
+"""How far up in a model its parts stand, as ``level`` says it."""
+
+
 def level(target: str) -> int:
     """How far up in a model a class stands, by its name: attention 1, layer 2, model 3, head 4."""
     name = target.rpartition(".")[2]

@@ -90,7 +90,8 @@ class Unit:
     keywords: frozenset[str] = frozenset()
     """``forward past_key_values``: what is called with which name of a cache; of a dict with such a key, the key alone."""
     taken: frozenset[str] = frozenset()
-    """Names of caches that functions take which are called ``forward`` or ``generate``, or stand where those are called."""
+    """Names of caches that functions take which are called ``forward`` or ``generate``, or stand where those are called;
+    and ``prepare_inputs_for_generation``, where one gives its cache back under an older name."""
 
 
 @dataclass(frozen=True, slots=True)
