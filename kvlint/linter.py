@@ -249,7 +249,7 @@ def joint_facts(job: Job, region: Region, path: Path, timeline: Timeline) -> Fac
         if held.joint is not None:
             held.joint.let_go()
         held.joint = None
-        held.joint = Joint(texts, job.surroundings, job.target, root_of(path.parent), timeline)
+        held.joint = Joint(texts, job.surroundings, job.target, project_of(path.parent), timeline)
         held.key = key
     return held.joint.facts(path, job.surroundings)
 

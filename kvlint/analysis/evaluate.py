@@ -42,7 +42,7 @@ from kvlint.analysis.names import (
     PROOF_MEMBERS,
 )
 from kvlint.analysis.nodes import walk
-from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name, read_module
+from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name
 from kvlint.analysis.reach import narrow
 from kvlint.analysis.recorder import Flow, Records, merge, path_of, written_since
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo, keeps_own_format, own_format, returns_unknown
@@ -1037,7 +1037,7 @@ class Walk(Annotations):
 
     def _shallow(self, path: Path) -> Walk | None:
         """The walk over the statements of another module; None where that fails."""
-        module = read_module(path)
+        module = self.project.module(path)
         if module is None:
             return None
         inner = Walk(module.text, module.tree, path, self.target, self.project, self.timeline)

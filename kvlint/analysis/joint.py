@@ -32,13 +32,13 @@ class Joint:
         texts: Mapping[str, str],
         surroundings: Surroundings,
         target: ReleaseSet,
-        root: Path | None,
+        project: Project,
         timeline: Timeline,
     ) -> None:
         self.paths = frozenset(map(Path, texts))
         self.target = target
         self.timeline = timeline
-        self._project = Project(root)
+        self._project = project.beside()
         self.walks: dict[Path, Walk] = {}
         self._begun: set[Path] = set()
         self._names: set[str] = set()
@@ -48,7 +48,7 @@ class Joint:
 
     def _begin(self, path: Path, text: str, surroundings: Surroundings) -> Walk | None:
         """The walk over a module, of which nothing has been walked; None where it does not parse."""
-        tree = parsed(text)
+        tree = self._project.parsed(path, self.target, text) or parsed(text)
         if tree is None:
             return None
         walk = Walk(text, tree, path, self.target, self._project, self.timeline)

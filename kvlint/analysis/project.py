@@ -7,6 +7,7 @@ up by path, never imported; each one that was read is a dependency of the result
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class Project:
     """The walk over a module's statements and the size of its text, by module and target range; the last used last."""
     paths: dict[tuple[Path, str, int], Path | None] = field(default_factory=dict)
     """Where modules lie, by the folder that imports them."""
+    modules: dict[Path, Module | None] = field(default_factory=dict)
+    """What was read of modules that were followed; the last used last."""
     followed: int = 0
     """Characters of the modules that were read so far."""
 
@@ -50,6 +53,16 @@ class Project:
     def of(path: Path) -> Project:
         """The project that holds *path* (a folder without any marker: no project)."""
         return Project(find_root(path))
+
+    def beside(self) -> Project:
+        """The same project with walks of its own: what was read and found on disk is shared."""
+        return Project(self.root, paths=self.paths, modules=self.modules)
+
+    def module(self, path: Path) -> Module | None:
+        """The text and the syntax tree of a file; None where it cannot be read or parsed, or cannot matter."""
+        known = self.modules.pop(path) if path in self.modules else read_module(path)
+        self.modules[path] = known
+        return known
 
     def module_path(self, importer: Path, module: str, level: int) -> Path | None:
         """The file of ``from <level dots><module> import ...`` written in *importer*, if it lies in the project."""
@@ -94,7 +107,8 @@ class Project:
     def parsed(self, path: Path, target: ReleaseSet, text: str) -> ast.Module | None:
         """The tree of a module that was followed before, where it has this text; None for any other."""
         walk, _ = self.walks.get((path, target), (None, 0))
-        return walk.tree if walk is not None and walk.text == text else None
+        known = walk if walk is not None else self.modules.get(path)
+        return known.tree if known is not None and known.text == text else None
 
     def forget(self) -> None:
         """Lets go of the modules that nobody asked for lately. Not in the middle of a file: its values refer to them."""
@@ -103,15 +117,21 @@ class Project:
             if kept <= KEPT_BYTES:
                 break
             kept -= self.walks.pop(key)[1]
+        kept = sum(len(module.text) for module in self.modules.values() if module is not None)
+        for path in list(self.modules):
+            if kept <= KEPT_BYTES:
+                break
+            module = self.modules.pop(path)
+            kept -= len(module.text) if module is not None else 0
 
 
 def existing_module(folder: Path, module: str) -> Path | None:
     parts = [part for part in module.split(".") if part]
-    target = folder.joinpath(*parts)
-    for candidate in (target.with_name(target.name + ".py"), target / "__init__.py"):
-        if parts and candidate.is_file():
-            return candidate
-    if not parts and (folder / "__init__.py").is_file():
+    target = os.path.join(folder, *parts)
+    for candidate in (target + ".py", os.path.join(target, "__init__.py")) if parts else ():
+        if os.path.isfile(candidate):
+            return Path(candidate)
+    if not parts and os.path.isfile(os.path.join(folder, "__init__.py")):
         return folder / "__init__.py"
     return None
 

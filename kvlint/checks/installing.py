@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvlint.analysis.callers import CACHE_PARAMETERS, PREPARE, fills
 from kvlint.analysis.facts import AttributeUse, CallUse, Facts
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import LocalFunction, Symbol, Value, literal, of_type
@@ -29,6 +29,7 @@ class Installed:
 def installed_by_helpers(facts: Facts) -> Iterator[Installed]:
     """``replace_method(model, "LlamaAttention", "forward", attention)`` where the helper walks over the modules of a model
     and sets the method on those of the class that it is told."""
+    sets: dict[int, list[Set]] = {}
     for use in facts.calls:
         if len(use.callee) != 1 or not isinstance(use.callee[0], LocalFunction) or use.starred:
             continue
@@ -36,7 +37,9 @@ def installed_by_helpers(facts: Facts) -> Iterator[Installed]:
         given = arguments_by_name(helper, use)
         if not any(of_type(value, LocalFunction) for value in given.values()):
             continue
-        for member, value, tests in sets_of(helper.node):
+        if id(helper.node) not in sets:
+            sets[id(helper.node)] = list(sets_of(helper.node))
+        for member, value, tests in sets[id(helper.node)]:
             name = member if isinstance(member, str) else literal(given.get(member.id, ()))
             for target in (target for test in tests for target in picked(test, given)):
                 for function in of_type(given.get(value, ()), LocalFunction):
@@ -52,9 +55,13 @@ def arguments_by_name(helper: FunctionInfo, use: CallUse) -> Mapping[str, Value]
     return {**dict(zip(names, use.arguments, strict=False)), **{name: value for name, value in use.keywords if name}}
 
 
-def sets_of(function: ast.AST) -> Iterator[tuple[str | ast.Name, str, list[ast.expr]]]:
-    """What a function puts on an object: the member (its name, or the parameter that has it), the parameter whose value it
-    gets, and the conditions around."""
+Set = tuple["str | ast.Name", str, "list[ast.expr]"]
+"""What a function puts on an object: the member (its name, or the parameter that has it), the parameter whose value it
+gets, and the conditions around."""
+
+
+def sets_of(function: ast.AST) -> Iterator[Set]:
+    """What a function puts on objects."""
     pending: list[tuple[ast.AST, list[ast.expr]]] = [(function, [])]
     while pending:
         node, tests = pending.pop()
@@ -69,11 +76,11 @@ def sets_of(function: ast.AST) -> Iterator[tuple[str | ast.Name, str, list[ast.e
             value = inner_name(node.value)
             if value:
                 yield node.targets[0].attr, value, tests
-        for name, field in ast.iter_fields(node):
-            inside = [*tests, node.test] if isinstance(node, ast.If) and name == "body" else tests
-            for child in field if isinstance(field, list) else [field]:
-                if isinstance(child, ast.AST):
-                    pending.append((child, inside))
+        if isinstance(node, ast.If):
+            pending += [(child, [*tests, node.test]) for child in node.body]
+            pending += [(child, tests) for child in (node.test, *node.orelse)]
+        else:
+            pending += [(child, tests) for child in children(node)]
 
 
 def inner_name(node: ast.expr) -> str:

@@ -21,8 +21,14 @@ ROOM = 500_000
 """Characters of source that are walked together at most."""
 HOLDS_CACHES = re.compile(r"^transformers$|(?:^|\.)cache_utils$|Cache$|CacheLayer|(?:Static|Dynamic)\w*Layer$")
 """The package, the module of the caches, and the classes of caches and of their layers."""
+PARTS = re.compile(r"(?:Cache|Layer|Block|Attention|Model|For[A-Z]\w+)$")
+"""Classes of the library that hold, hand over or fill a cache."""
 CALLED_MEMBERS = frozenset({"forward", "prepare_inputs_for_generation", "__call__", "update", "_reorder_cache"})
 """Members that the library calls by themselves; what is put elsewhere is looked at by the module it replaces."""
+
+
+COMMON_METHODS = frozenset({"__init__", "from_pretrained", "save_pretrained"})
+"""Methods of so many classes that their names do not tell whose is called."""
 
 
 def family(target: str) -> str:
@@ -42,6 +48,14 @@ def level(target: str) -> int:
     if name.endswith(("Layer", "Block")):
         return 2
     return 4 if "For" in name or "LMHead" in name else 3
+
+
+def speaking_names(unit: Unit) -> set[str]:
+    """The functions of a file whose code speaks of caches, and the classes with such a method."""
+    speaking = [item for item in unit.functions if item.speaks]
+    classes = {item.owner for item in speaking}
+    called = {item.name for item in speaking if item.name not in COMMON_METHODS}
+    return called | {item.name for item in unit.classes if item.qualname in classes}
 
 
 def elsewhere(counts: Counter[str], own: frozenset[str]) -> tuple[str, ...]:
@@ -365,25 +379,35 @@ class Project:
     # -- who decides about whom -------------------------------------------------------------------------------------
 
     @cached_property
-    def neighbours(self) -> dict[str, tuple[str, ...]]:
-        """By path: the files that call, or are called by, a function of the file that speaks of caches; both ways."""
-        edges: dict[str, set[str]] = {path: set() for path in self.units}
-        speaking = {
-            path: {item.name for item in unit.functions if item.speaks} | {item.name for item in unit.classes}
-            for path, unit in self.units.items()
-        }
+    def ties(self) -> dict[tuple[str, str], int]:
+        """How much two files, by their sorted paths, decide about each other.
+
+        One names more functions of the other that speak of caches, derives from its classes, or puts them where the library
+        calls them; each counts.
+        """
+        found: Counter[tuple[str, str]] = Counter()
+        speaking = {path: speaking_names(unit) | self._of_the_library(path) for path, unit in self.units.items()}
         defined = {path: {item.name for item in unit.functions} for path, unit in self.units.items()}
         for path, unit in self.units.items():
-            for other in sorted(self._imported_modules(path) - {path}):
+            inherited = self._inherited_names(path)
+            for other in self._imported_modules(path) - {path}:
                 names = speaking[other]
-                if names & unit.called or names & self._inherited_names(path) or defined[other] & unit.given:
-                    edges[path].add(other)
-                    edges[other].add(path)
+                weight = len(names & unit.called) + len(defined[other] & unit.given) + len(names & inherited)
+                if weight:
+                    found[min(path, other), max(path, other)] += weight
         for place in self.places:
-            if place.value[0] != place.at[0]:
-                edges[place.value[0]].add(place.at[0])
-                edges[place.at[0]].add(place.value[0])
-        return {path: tuple(sorted(found)) for path, found in edges.items()}
+            one, other = place.value[0], place.at[0]
+            if one != other:
+                found[min(one, other), max(one, other)] += 1
+        return dict(found)
+
+    def _of_the_library(self, path: str) -> set[str]:
+        """The classes of a file that are caches, models or parts of models of the library."""
+        return {
+            item.name
+            for item in self.units[path].classes
+            if item.bases and any(map(PARTS.search, self.ancestors(path, item.qualname)[1]))
+        }
 
     def _inherited_names(self, path: str) -> set[str]:
         return {base.rpartition(".")[2] for item in self.units[path].classes for base in item.bases}
@@ -405,29 +429,17 @@ class Project:
     def clusters(self) -> dict[str, tuple[str, ...]]:
         """By path: the files whose code decides with the file's own, sorted; every file is in one cluster.
 
-        A cluster grows from its first file to the files next to it until it holds ``ROOM`` characters.
+        What is tied the closest is put together first, as long as a cluster holds no more than ``ROOM`` characters.
         """
-        found: dict[str, tuple[str, ...]] = {}
-        for path in sorted(self.units):
-            if path not in found:
-                cluster = self._grown_from(path, found)
-                found.update(dict.fromkeys(cluster, cluster))
-        return found
-
-    def _grown_from(self, path: str, taken: Mapping[str, object]) -> tuple[str, ...]:
-        chosen = {path}
-        room = ROOM - self.units[path].size
-        ring = [path]
-        while ring:
-            near = {other for item in ring for other in self.neighbours[item]}
-            ring = []
-            for other in sorted(near - chosen):
-                size = self.units[other].size
-                if other not in taken and size <= room:
-                    room -= size
-                    chosen.add(other)
-                    ring.append(other)
-        return tuple(sorted(chosen))
+        members = {path: [path] for path in self.units}
+        sizes = {path: unit.size for path, unit in self.units.items()}
+        for (one, other), _ in sorted(self.ties.items(), key=lambda item: (-item[1], item[0])):
+            first, second = members[one], members[other]
+            if first is not second and sizes[first[0]] + sizes[second[0]] <= ROOM:
+                sizes[first[0]] += sizes[second[0]]
+                first += second
+                members.update(dict.fromkeys(second, first))
+        return {path: tuple(sorted(together)) for path, together in members.items()}
 
     def surroundings(self, path: str) -> Surroundings:
         """What the project says about the file at *path*."""

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 
+from kvlint.analysis.nodes import any_between, children, lines_with, walk
 from kvlint.engine.units import UNKNOWN_SHAPE, ClassHead, FunctionHead, Import, Put, Shape, Unit
 
-SPEAKS = re.compile(r"(?i)past|cache|key_value|kv|present|hidden_states|input_ids")
+SPEAKS = ("past", "cache", "key_value", "kv", "present", "hidden_states", "input_ids")
 GIVEN = re.compile(r"(?i)past|cache|key_value|kv|present|out(put)?s?$|pairs|memory")
+SAYS_GIVEN = ("past", "cache", "key_value", "kv", "present", "out", "pairs", "memory")
+"""What a line needs for a name on it to be such a name."""
 CACHE_KEYWORDS = frozenset({"cache", "past_key_values", "past_key_value", "cache_params", "layer_past", "past"})
 """Names under which caches are handed over, today or on older releases."""
 PREPARE = "prepare_inputs_for_generation"
@@ -21,6 +25,8 @@ REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forwa
 HOOKS = frozenset({"register_forward_pre_hook", "register_forward_hook"})
 CALLED_BY_USERS = ("forward", "generate", "__call__")
 """Methods of a model that people call with a cache."""
+TELLING = frozenset({ast.Call, ast.Attribute, ast.Dict, ast.Subscript})
+"""The expressions that say something here."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TRIES: tuple[type[ast.Try], ...] = tuple(getattr(ast, name) for name in ("Try", "TryStar") if hasattr(ast, name))
 
@@ -113,24 +119,36 @@ def keys_of(node: ast.expr) -> list[str]:
 
 def speaks(node: ast.AST) -> bool:
     """True where an argument is called like something that has to do with caches, or given under such a name."""
-    for item in ast.walk(node):
-        if isinstance(item, (ast.Name, ast.Attribute, ast.keyword)):
-            name = item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else item.arg
-            if name is not None and GIVEN.search(name):
-                return True
+    for item in walk(node):
+        kind = item.__class__
+        if kind is ast.Name:
+            name: str | None = item.id  # type: ignore[attr-defined]
+        elif kind is ast.Attribute:
+            name = item.attr  # type: ignore[attr-defined]
+        elif kind is ast.keyword:
+            name = item.arg  # type: ignore[attr-defined]
+        else:
+            continue
+        if name is not None and is_given(name):
+            return True
     return False
+
+
+@lru_cache(maxsize=4096)
+def is_given(name: str) -> bool:
+    return GIVEN.search(name) is not None
 
 
 def made_in(value: ast.expr) -> list[str]:
     """The names that are called in an expression: ``nn.ModuleList([Layer(config) for _ in range(n)])`` makes layers."""
-    called = [dotted(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)]
+    called = [dotted(node.func) for node in walk(value) if isinstance(node, ast.Call)]
     return list(dict.fromkeys(name for name in called if name))
 
 
 def words_of(test: ast.AST) -> tuple[str, ...]:
     """The dotted names and the identifiers in strings of a condition."""
     found: list[str] = []
-    for node in ast.walk(test):
+    for node in walk(test):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
             found.append(f'"{node.value}"')
         elif isinstance(node, (ast.Name, ast.Attribute)):
@@ -144,7 +162,9 @@ class Lowering:
     """The state of the pass: the scope it stands in, the conditions around it, what was found."""
 
     def __init__(self, text: str) -> None:
-        self.lines = text.split("\n")
+        lowercase = text.lower()
+        self._giving = lines_with(lowercase, SAYS_GIVEN)
+        self._speaking = lines_with(lowercase, SPEAKS)
         self.functions: list[FunctionHead] = []
         self.classes: list[ClassHead] = []
         self.imports: list[tuple[str, Import]] = []
@@ -217,7 +237,7 @@ class Lowering:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 self._assign(target, node.value)
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self._expression(child)
 
@@ -261,19 +281,15 @@ class Lowering:
 
     def _expression(self, node: ast.AST) -> None:
         plain: set[int] = set()
-        for item in ast.walk(node):
+        for item in walk(node):
+            if item.__class__ not in TELLING:
+                continue
             if isinstance(item, ast.Call):
                 self._call(item)
-                given = [keyword.arg for keyword in item.keywords if keyword.arg]
-                given += [name for keyword in item.keywords if keyword.arg is None for name in keys_of(keyword.value)]
-                self._keys.update(dict.fromkeys(given))
-                called = dotted(item.func).rpartition(".")[2] or getattr(item.func, "attr", "")
-                self.keywords.update(f"{called} {name}" for name in CACHE_KEYWORDS.intersection(given))
-                if called == PREPARE:
-                    plain.add(id(item.func))
-                    self._loose |= any(keyword.arg is None for keyword in item.keywords)
-            elif isinstance(item, ast.Attribute) and item.attr == PREPARE and isinstance(item.ctx, ast.Load):
-                self._loose |= id(item) not in plain
+                self._keywords_of(item, plain)
+            elif isinstance(item, ast.Attribute):
+                if item.attr == PREPARE and isinstance(item.ctx, ast.Load):
+                    self._loose |= id(item) not in plain
             elif isinstance(item, ast.Dict):
                 keys = [text_of(key) for key in item.keys if key is not None]
                 self._keys.update((key, None) for key in keys if key)
@@ -283,18 +299,31 @@ class Lowering:
                     self._keys[key] = None
                     self.keywords.update(CACHE_KEYWORDS & {key})
 
+    def _keywords_of(self, node: ast.Call, plain: set[int]) -> None:
+        """Notes the names that a call hands its arguments over by; *plain* are the methods that are called as they are."""
+        given = [keyword.arg for keyword in node.keywords if keyword.arg]
+        given += [name for keyword in node.keywords if keyword.arg is None for name in keys_of(keyword.value)]
+        self._keys.update(dict.fromkeys(given))
+        called = dotted(node.func).rpartition(".")[2] or getattr(node.func, "attr", "")
+        self.keywords.update(f"{called} {name}" for name in CACHE_KEYWORDS.intersection(given))
+        if called == PREPARE:
+            plain.add(id(node.func))
+            self._loose |= any(keyword.arg is None for keyword in node.keywords)
+
     def _call(self, node: ast.Call) -> None:
         name = dotted(node.func)
         last = node.func.attr if isinstance(node.func, ast.Attribute) else name
         if last:
             self.called.add(last)
-            if last not in self.given and any(map(speaks, (*node.args, *node.keywords))):
+            if last == "from_pretrained":
+                self.called.add(name.rpartition(".")[0].rpartition(".")[2])
+            if last not in self.given and self._may_give(node) and any(map(speaks, (*node.args, *node.keywords))):
                 self.given.add(last)
         if last == "setattr" and len(node.args) == 3:
             self._put("setattr", dotted(node.args[0]), text_of(node.args[1]), shape(node.args[2]), node)
         elif last in REGISTRARS and isinstance(node.func, ast.Attribute):
             if last in HOOKS:
-                names = (item for part in (*node.args, *node.keywords) for item in ast.walk(part))
+                names = (item for part in (*node.args, *node.keywords) for item in walk(part))
                 self.called |= {item.id for item in names if isinstance(item, ast.Name)}
             holder = dotted(node.func.value)
             for item in [*node.args, *(keyword.value for keyword in node.keywords)]:
@@ -303,6 +332,10 @@ class Lowering:
                         self._put("call", holder, last, shape(part), node)
                 else:
                     self._put("call", holder, last, shape(item), node)
+
+    def _may_give(self, node: ast.Call) -> bool:
+        """False where no line of a call holds a word of what speaks of caches."""
+        return any_between(self._giving, node.lineno, node.end_lineno or node.lineno)
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
@@ -329,7 +362,6 @@ class Lowering:
         self._scope, self._function, self._returns, self._asked, self._keys = outer
         arguments = node.args
         parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-        text = "\n".join(self.lines[node.lineno - 1 : node.end_lineno])
         self.functions.insert(
             place,
             FunctionHead(
@@ -341,7 +373,7 @@ class Lowering:
                 self._owner if in_class else "",
                 returns,
                 keys if node.name == PREPARE else (),
-                SPEAKS.search(text) is not None,
+                any_between(self._speaking, node.lineno, node.end_lineno or node.lineno),
             ),
         )
 

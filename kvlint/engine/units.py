@@ -73,7 +73,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One file, lowered. *names* are all identifiers of its code, *called* the last names of what it calls or registers as a hook."""
+    """One file, lowered. *called* are the last names of what it calls or registers as a hook, and the classes that it loads."""
 
     path: str
     functions: tuple[FunctionHead, ...] = ()
