@@ -12,6 +12,7 @@ time and nothing else.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,14 +57,16 @@ class Cache:
     fresh_screens: dict[str, str] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     changed: bool = False
+    surface: Callable[[str], str] | None = None
+    """A digest of what another file shows to those that only follow a name into it; "" where only its content will do."""
 
     @staticmethod
-    def open(folder: str, project: str) -> Cache:
+    def open(folder: str, project: str, surface: Callable[[str], str] | None = None) -> Cache:
         """The cache of *project*; empty where there is none that can be read."""
         import json
 
         name = f"{digest(project.encode('utf-8', 'surrogateescape'))}.json"
-        cache = Cache(os.path.join(folder or cache_folder(), name), f"{own_fingerprint()} {FORMAT}")
+        cache = Cache(os.path.join(folder or cache_folder(), name), f"{own_fingerprint()} {FORMAT}", surface=surface)
         try:
             with open(cache.path, "rb") as file:
                 stored = json.loads(file.read())
@@ -98,7 +101,8 @@ class Cache:
         try:
             if entry is None or entry[0] != content:
                 return None
-            if any(self.current_digest(path) != known for path, known in entry[2]):
+            around = frozenset(job.surroundings.around)
+            if any(self.digest_for(path, around) != known for path, known in entry[2]):
                 return None
             found = tuple(Diagnostic.from_row(job.shown, row) for row in entry[1])
         except (ValueError, TypeError, IndexError):
@@ -110,13 +114,20 @@ class Cache:
         """Stores a result, unless it is one that another run should find anew."""
         if result.faults or result.notices or result.fixed is not None or not result.digest:
             return
-        dependencies = [[path, self.current_digest(path)] for path in result.dependencies]
+        around = frozenset(job.surroundings.around)
+        dependencies = [[path, self.digest_for(path, around)] for path in result.dependencies]
         self.fresh[key_of(job, timeline)] = [
             result.digest,
             [item.to_row() for item in result.diagnostics],
             dependencies,
         ]
         self.changed = True
+
+    def digest_for(self, path: str, around: frozenset[str]) -> str:
+        """What another file was like for a result: all of it for one that is walked together with the linted file
+        (*around*), what it shows for any other."""
+        shown = self.surface(path) if self.surface is not None and path not in around else ""
+        return shown or self.current_digest(path)
 
     def current_digest(self, path: str) -> str:
         """The digest of another file as it is now; "" where it cannot be read."""

@@ -153,10 +153,10 @@ def run(
     Raises UsageProblem for a target that means nothing.
     """
     results: list[Result] = []
-    stores = Stores(options)
-    remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     kept_in = (options.cache_folder or cache_folder()) if options.use_cache else ""
     index = index or Index({files[0].path: stdin} if stdin is not None and files else {}, folder=kept_in)
+    stores = Stores(options, index)
+    remember = stores if len(files) >= REMEMBERED_FILES and stdin is None else None
     planner = Planner(options, Targets(options), index, remember)
 
     def keep(result: Result | None) -> None:
@@ -432,6 +432,7 @@ class Stores:
     """The result caches of the projects that a run meets."""
 
     options: Options
+    index: Index | None = None
     known: dict[str, Cache] = field(default_factory=dict)
 
     def of(self, path: str) -> Cache | None:
@@ -442,8 +443,14 @@ class Stores:
         if project not in self.known:
             from kvlint.cache import Cache
 
-            self.known[project] = Cache.open(self.options.cache_folder, project)
+            self.known[project] = Cache.open(self.options.cache_folder, project, self.surface_of)
         return self.known[project]
+
+    def surface_of(self, path: str) -> str:
+        """What the index says that a file shows; "" where it is not asked, or knows nothing of the file."""
+        if self.index is None or self.options.isolated_files:
+            return ""
+        return surroundings_of(self.index, path).surface
 
     def result(self, job: Job, content: str) -> Result | None:
         """The result that is kept for a job on these bytes."""

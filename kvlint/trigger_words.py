@@ -116,7 +116,7 @@ SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV306": ((G48, G1,), "[\\\"'](?:past_key_values?|cache_params)[\\\"']|\\bupdate\\(|\\bdict\\(", ()),
     "KV307": ((G49, G1,), "", ()),
     "KV308": ((G50, G1,), "", ()),
-    "KV309": ((G51, G1,), "modeling_\\w+\\s+import|\\.\\s*(?:layers|blocks|h)\\b|super\\s*\\(\\s*\\)\\s*[(.]|\\.\\s*forward\\s*=(?!=)|_(?:CLASSES|TYPES)\\b|\\bsetattr\\b|MethodType|\\.\\s*\\w*Att\\w*\\s*=(?!=)|Att\\w*\\s+as\\b|\\bclass\\s+\\w+\\s*\\([^)]*(?:[aA]tt|Block|Layer)", ()),
+    "KV309": ((G51, G1,), "modeling_\\w+\\s+import|\\.\\s*(?:layers|blocks|h)\\b|super\\s*\\([^)]*\\)\\s*(?:\\.\\s*(?:forward|__call__)\\b|\\()|\\.\\s*forward\\s*=(?!=)|_(?:CLASSES|TYPES)\\b|\\bsetattr\\b|MethodType|\\.\\s*\\w*Att\\w*\\s*=(?!=)|Att\\w*\\s+as\\b|\\bclass\\s+\\w+\\s*\\([^)]*(?:[aA]tt|Block|Layer)", ()),
     "KV310": ((G52, G53, G54, G1,), "", ()),
     "KV401": ((G55,), "", ()),
     "KV402": ((G55,), "", ()),

@@ -96,8 +96,9 @@ def codes_of(jobs: Iterable[tuple[Job, int]]) -> frozenset[str]:
 
 def quiet_linter() -> Callable[[Job], Result]:
     """`kvlint.linter.lint` with the garbage collector off while it works."""
-    from kvlint.linter import followed_by, lint
+    from kvlint.linter import followed_by, forget_project, lint
 
+    forget_project()  # files may have changed since another run of this process
     since_collection = 0
     followed = 0
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION_LIMIT))

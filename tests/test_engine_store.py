@@ -89,3 +89,62 @@ def test_a_state_is_that_of_all_contents() -> None:
     assert state_of({"a": b"1", "b": b"2"}) == state_of({"b": b"2", "a": b"1"})
     assert state_of({"a": b"1", "b": b"2"}) != state_of({"a": b"1", "b": b"3"})
     assert Store("", "x").units() == {}
+
+
+COMPAT = """
+import transformers
+
+LIMIT = 3
+
+
+def is_new() -> bool:
+    return transformers.__version__ >= "5"
+
+
+def long_one(model):
+    first = 1
+    second = 2
+    third = 3
+    fourth = 4
+    fifth = 5
+    sixth = 6
+    seventh = 7
+    eighth = 8
+    ninth = 9
+    tenth = 10
+    eleventh = 11
+    twelfth = 12
+    return first
+"""
+
+
+def surface(project: Path, text: str) -> str:
+    path = project / "compat.py"
+    path.write_text(text, encoding="utf-8")
+    return Index().surroundings(str(project), str(path)).surface
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("LIMIT = 3\n", "LIMIT = 3\n# why three\n\n"),
+        ("    second = 2\n", "    second = 3\n    more = 1\n"),
+    ],
+)
+def test_a_remark_and_the_inside_of_what_tells_nothing_are_no_surface(project: Path, before: str, after: str) -> None:
+    assert before in COMPAT
+    assert surface(project, COMPAT.replace(before, after)) == surface(project, COMPAT) != ""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("LIMIT = 3", "LIMIT = 4"),
+        ('>= "5"', '>= "6"'),
+        ("def long_one(model):", "def long_one(model, past=None):"),
+        ("    second = 2\n", "    second = model.past\n"),
+    ],
+)
+def test_what_others_can_be_told_is_surface(project: Path, before: str, after: str) -> None:
+    assert before in COMPAT
+    assert surface(project, COMPAT.replace(before, after)) != surface(project, COMPAT)

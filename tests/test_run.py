@@ -195,6 +195,19 @@ def test_another_file_that_decided_something_is_part_of_it(parsed: list[str], mo
     assert len(parsed) == 3
 
 
+def test_a_remark_in_a_module_that_was_followed_changes_nothing(parsed: list[str]) -> None:
+    write("setup.py", "")
+    write("compat.py", 'import transformers\n\nNEW = transformers.__version__ >= "5"\n')
+    write("a.py", "from compat import NEW\n" + STALE.replace("keys =", "keys = None if NEW else"))
+    run()
+    before = len(parsed)
+    write("compat.py", '# since 5.0\nimport transformers\n\nNEW = transformers.__version__ >= "5"  \n')
+    run()
+    assert parsed[before:].count("a.py") == 0
+    write("compat.py", 'import transformers\n\nNEW = transformers.__version__ >= "9"\n')
+    assert found(run()) == [("a.py", 5, "KV204")]
+
+
 def test_fixing_uses_what_is_stored_for_files_without_anything_to_fix(parsed: list[str]) -> None:
     write("a.py", STALE)
     write("b.py", "from transformers import SinkCache\n")

@@ -26,7 +26,7 @@ class AttentionThirdOutput(Check):
 
     triggers = ("Attention", "attn", "attention", "Layer", "layers", "Block", "blocks", ".h")
     pattern = (
-        r"modeling_\w+\s+import|\.\s*(?:layers|blocks|h)\b|super\s*\(\s*\)\s*[(.]|\.\s*forward\s*=(?!=)|_(?:CLASSES|TYPES)\b|\bsetattr\b|MethodType|\.\s*\w*Att\w*\s*=(?!=)|Att\w*\s+as\b|"
+        r"modeling_\w+\s+import|\.\s*(?:layers|blocks|h)\b|super\s*\([^)]*\)\s*(?:\.\s*(?:forward|__call__)\b|\()|\.\s*forward\s*=(?!=)|_(?:CLASSES|TYPES)\b|\bsetattr\b|MethodType|\.\s*\w*Att\w*\s*=(?!=)|Att\w*\s+as\b|"
         r"\bclass\s+\w+\s*\([^)]*(?:[aA]tt|Block|Layer)"
     )
 

@@ -454,6 +454,7 @@ class Project:
             self._called_on_caches(inside),
             elsewhere(self._keywords, self.units[path].keywords) if path in self.units else (),
             elsewhere(self._taken, self.units[path].taken) if path in self.units else (),
+            self.units[path].surface if path in self.units else "",
         )
 
     @cached_property

@@ -12,9 +12,17 @@ from functools import lru_cache
 
 from kvlint.analysis.nodes import any_between, children, lines_with, walk
 from kvlint.engine.units import UNKNOWN_SHAPE, ClassHead, FunctionHead, Import, Put, Shape, Unit
+from kvlint.fingerprint import digest
 
 SPEAKS = ("past", "cache", "key_value", "kv", "present", "hidden_states", "input_ids")
 GIVEN = re.compile(r"(?i)past|cache|key_value|kv|present|out(put)?s?$|pairs|memory")
+TELLS = (
+    *SPEAKS, "version", "transformers", "import", "head", "key", "value", "transpose", "permute", "reshape", "view(", "cat(",
+    "stack(", "einsum", "rearrange",
+)  # fmt: skip
+"""What a body needs to tell another file anything: about caches, about releases, or about the layout of keys and values."""
+TOLD_STATEMENTS = 12
+"""Bodies of so few statements are asked for what they return."""
 SAYS_GIVEN = ("past", "cache", "key_value", "kv", "present", "out", "pairs", "memory")
 """What a line needs for a name on it to be such a name."""
 CACHE_KEYWORDS = frozenset({"cache", "past_key_values", "past_key_value", "cache_params", "layer_past", "past"})
@@ -48,6 +56,7 @@ def lower(path: str, text: str, tree: ast.Module) -> Unit:
         len(text),
         lowering.words(),
         taken_in(lowering),
+        lowering.surface(),
     )
 
 
@@ -162,9 +171,12 @@ class Lowering:
     """The state of the pass: the scope it stands in, the conditions around it, what was found."""
 
     def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
         lowercase = text.lower()
         self._giving = lines_with(lowercase, SAYS_GIVEN)
         self._speaking = lines_with(lowercase, SPEAKS)
+        self._telling = lines_with(lowercase, TELLS)
+        self._hidden: list[tuple[int, int]] = []
         self.functions: list[FunctionHead] = []
         self.classes: list[ClassHead] = []
         self.imports: list[tuple[str, Import]] = []
@@ -188,6 +200,22 @@ class Lowering:
         (``partial(model.prepare_inputs_for_generation, ...)``), any of them may reach it."""
         names = {word.rpartition(" ")[2] for word in self.keywords} if self._loose else set()
         return frozenset(self.keywords | {f"{PREPARE} {name}" for name in names})
+
+    def surface(self) -> str:
+        """A digest of the lines that another file can be told something by, without comments and blank lines.
+
+        Left out are the bodies of functions that tell nothing. A line that makes a cache, or speaks of one, counts with its
+        number where no function is around: a finding may name it.
+        """
+        shown: list[str] = []
+        first = 0
+        for start, end in [*self._hidden, (len(self.lines) + 1, 0)]:
+            for number in range(first, start - 1):
+                line = self.lines[number].rstrip()
+                if line and not line.lstrip().startswith("#"):
+                    shown.append(f"{number} {line}" if "ache" in line and line[0] not in " \t" else line)
+            first = max(first, end)
+        return digest("\n".join(shown).encode("utf-8", "surrogatepass"))
 
     def block(self, body: list[ast.stmt]) -> None:
         for statement in body:
@@ -360,6 +388,8 @@ class Lowering:
         self.block(node.body)
         returns, keys = tuple(dict.fromkeys(self._returns)), tuple(self._keys)
         self._scope, self._function, self._returns, self._asked, self._keys = outer
+        if not self._tells(node):
+            self._hidden.append((node.body[0].lineno, node.end_lineno or node.lineno))
         arguments = node.args
         parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
         self.functions.insert(
@@ -376,6 +406,11 @@ class Lowering:
                 any_between(self._speaking, node.lineno, node.end_lineno or node.lineno),
             ),
         )
+
+    def _tells(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """True for a function whose body may tell another file something."""
+        first, last = node.body[0].lineno, node.end_lineno or node.lineno
+        return len(node.body) <= TOLD_STATEMENTS or first == node.lineno or any_between(self._telling, first, last)
 
     def _define_class(self, node: ast.ClassDef) -> None:
         for part in (*node.decorator_list, *node.bases, *(item.value for item in node.keywords)):

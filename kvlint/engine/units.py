@@ -92,6 +92,8 @@ class Unit:
     taken: frozenset[str] = frozenset()
     """Names of caches that functions take which are called ``forward`` or ``generate``, or stand where those are called;
     and ``prepare_inputs_for_generation``, where one gives its cache back under an older name."""
+    surface: str = ""
+    """A digest of what a file that only follows a name into this one can see of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,8 @@ class Surroundings:
     caches, or on the modules that hold them, so that they exist there on every release. *called* are names of methods of
     the cache classes in these files that some file of the project calls. *keywords* are those
     of the other files' units: callers that a rename does not see. *taken* are names that ``forward`` methods there take, and
-    ``prepare_inputs_for_generation`` where one there gives its cache back under an older name.
+    ``prepare_inputs_for_generation`` where one there gives its cache back under an older name. *surface* is that of the
+    file's unit.
     """
 
     around: tuple[str, ...] = ()
@@ -140,11 +143,12 @@ class Surroundings:
     called: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
+    surface: str = ""
 
     @property
     def shared(self) -> Surroundings:
         """What is the same for all files around, and what their walk together may ask."""
-        return replace(self, keywords=(), taken=())
+        return replace(self, keywords=(), taken=(), surface="")
 
     @property
     def alone(self) -> bool:
