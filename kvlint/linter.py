@@ -10,7 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -198,9 +198,11 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
         facts = joint_facts(job, region, path, timeline)
         if facts is None:
             # Nobody else decides about a module alone; what others call, take and give back is still known.
-            known = Surroundings(keywords=job.surroundings.keywords, taken=job.surroundings.taken)
-            beside_it = known if region.kind == "module" else None
-            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around, beside_it)
+            around_it = job.surroundings
+            known = Surroundings(own_format=around_it.own_format)
+            if region.kind == "module":
+                known = replace(known, keywords=around_it.keywords, taken=around_it.taken)
+            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around, known)
     except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)

@@ -409,8 +409,6 @@ def read_bytes(path: str) -> bytes:
 
 def surroundings_of(index: Index, path: str) -> Surroundings:
     """What the project of a file says about it."""
-    if not path.endswith(PYTHON):
-        return ALONE
     return index.surroundings(code_root(os.path.dirname(path)), path)
 
 

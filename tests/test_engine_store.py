@@ -148,3 +148,19 @@ def test_a_remark_and_the_inside_of_what_tells_nothing_are_no_surface(project: P
 def test_what_others_can_be_told_is_surface(project: Path, before: str, after: str) -> None:
     assert before in COMPAT
     assert surface(project, COMPAT.replace(before, after)) != surface(project, COMPAT)
+
+
+OWN = '''
+class Tiny:
+    def forward(self, ids, past=None):
+        return Output(past_key_values=[(ids, ids)])
+'''
+
+
+def test_a_format_of_the_projects_own_is_known_in_the_other_files(project: Path) -> None:
+    assert not Index().surroundings(str(project), str(project / "attention.py")).own_format
+    (project / "tiny.py").write_text("import transformers\n" + OWN, encoding="utf-8")
+    index = Index()
+    assert index.surroundings(str(project), str(project / "attention.py")).own_format
+    assert index.surroundings(str(project), str(project / "notes.ipynb")).own_format
+    assert not index.surroundings(str(project), str(project / "tiny.py")).own_format

@@ -17,7 +17,7 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.values import CacheObject, Certainty, Value
-from kvlint.checks.own_models import file_has_own_model, project_has_own_model
+from kvlint.checks.own_models import file_has_own_model
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.findings import Applicability, Category, Finding
 
@@ -82,7 +82,7 @@ def held_by_evidence(facts: Facts, findings: Sequence[Finding]) -> set[int]:
         }
         return {id(finding) for finding in offered if finding.fix not in whole}
     named = [finding for finding in offered if rests_on_a_name(facts, finding)]
-    return {id(finding) for finding in named} if named and project_has_own_model(facts) else set()
+    return {id(finding) for finding in named} if named and facts.surroundings.own_format else set()
 
 
 def rests_on_a_name(facts: Facts, finding: Finding) -> bool:

@@ -54,19 +54,19 @@ class Index:
         """What the project at *root* says about a file of it."""
         if root not in self._known:
             self._known[root] = self._all_surroundings(root)
-        return self._known[root].get(path, ALONE)
+        return self._known[root].get(path) or self._known[root].get("", ALONE)
 
     def _all_surroundings(self, root: str) -> dict[str, Surroundings]:
         if not self.folder or self.buffers:
             project = self.project(root)
-            return {path: project.surroundings(path) for path in project.units}
+            return {path: project.surroundings(path) for path in (*project.units, "")}
         store = Store(self.folder, root)
         state = state_of({path: self._data(path) for path in self._files(root)})
         kept = store.surroundings(state)
         if not kept:
             self.memory = store.units()
             project = self.project(root)
-            kept = {path: project.surroundings(path) for path in project.units}
+            kept = {path: project.surroundings(path) for path in (*project.units, "")}
             store.keep({path: item for path, item in self.memory.items() if path in project.units}, state, kept)
         return kept
 

@@ -442,8 +442,10 @@ class Project:
         return {path: tuple(sorted(together)) for path, together in members.items()}
 
     def surroundings(self, path: str) -> Surroundings:
-        """What the project says about the file at *path*."""
-        around = self.clusters.get(path, (path,))
+        """What the project says about the file at *path*, which may be none of its units (a notebook, a document)."""
+        if path not in self.units:
+            return Surroundings(own_format=self.own_format_beside(path))
+        around = self.clusters[path]
         inside = frozenset(around)
         return Surroundings(
             around,
@@ -452,10 +454,19 @@ class Project:
             tuple(key for key in self.handed if key[0] in inside),
             self.shims,
             self._called_on_caches(inside),
-            elsewhere(self._keywords, self.units[path].keywords) if path in self.units else (),
-            elsewhere(self._taken, self.units[path].taken) if path in self.units else (),
-            self.units[path].surface if path in self.units else "",
+            elsewhere(self._keywords, self.units[path].keywords),
+            elsewhere(self._taken, self.units[path].taken),
+            self.units[path].surface,
+            self.own_format_beside(path),
         )
+
+    def own_format_beside(self, path: str) -> bool:
+        """True where another file than *path* has a class with a format of its own for the past."""
+        return any(other != path for other in self._own_formats)
+
+    @cached_property
+    def _own_formats(self) -> tuple[str, ...]:
+        return tuple(path for path, unit in self.units.items() if unit.own_format)
 
     @cached_property
     def _keywords(self) -> Counter[str]:

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 
 from kvlint.analysis.nodes import any_between, children, lines_with, walk
+from kvlint.engine.own_formats import own_forward
 from kvlint.engine.units import UNKNOWN_SHAPE, ClassHead, FunctionHead, Import, Put, Shape, Unit
 from kvlint.fingerprint import digest
 
@@ -57,6 +58,7 @@ def lower(path: str, text: str, tree: ast.Module) -> Unit:
         lowering.words(),
         taken_in(lowering),
         lowering.surface(),
+        lowering.own_format,
     )
 
 
@@ -177,6 +179,7 @@ class Lowering:
         self._speaking = lines_with(lowercase, SPEAKS)
         self._telling = lines_with(lowercase, TELLS)
         self._hidden: list[tuple[int, int]] = []
+        self.own_format = False
         self.functions: list[FunctionHead] = []
         self.classes: list[ClassHead] = []
         self.imports: list[tuple[str, Import]] = []
@@ -419,6 +422,8 @@ class Lowering:
         outer = (self._scope, self._function, self._owner, self._attributes)
         self._scope, self._function, self._owner, self._attributes = qualname, "", qualname, []
         self.block(node.body)
+        if not self.own_format and any_between(self._speaking, node.lineno, node.end_lineno or node.lineno):
+            self.own_format = own_forward(node) is not None
         attributes = tuple(dict.fromkeys(self._attributes or ()))
         self._scope, self._function, self._owner, self._attributes = outer
         bases = tuple(filter(None, (dotted(base) for base in node.bases)))

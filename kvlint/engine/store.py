@@ -105,7 +105,22 @@ def plain(value: Any) -> Any:
 
 def unit_of(row: list[Any]) -> Unit:
     """The reverse of `row_of`."""
-    path, functions, classes, imports, stars, aliases, puts, called, given, size, keywords, taken, surface = row
+    (
+        path,
+        functions,
+        classes,
+        imports,
+        stars,
+        aliases,
+        puts,
+        called,
+        given,
+        size,
+        keywords,
+        taken,
+        surface,
+        own_format,
+    ) = row
     return Unit(
         path,
         tuple(FunctionHead(*map(frozen, item)) for item in functions),
@@ -120,6 +135,7 @@ def unit_of(row: list[Any]) -> Unit:
         frozenset(keywords),
         frozenset(taken),
         surface,
+        own_format,
     )
 
 

@@ -94,6 +94,8 @@ class Unit:
     and ``prepare_inputs_for_generation``, where one gives its cache back under an older name."""
     surface: str = ""
     """A digest of what a file that only follows a name into this one can see of it."""
+    own_format: bool = False
+    """True where a class of the file keeps the past in a format of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ class Surroundings:
     the cache classes in these files that some file of the project calls. *keywords* are those
     of the other files' units: callers that a rename does not see. *taken* are names that ``forward`` methods there take, and
     ``prepare_inputs_for_generation`` where one there gives its cache back under an older name. *surface* is that of the
-    file's unit.
+    file's unit. *own_format*: a class of another file of the project keeps the past in a format of its own.
     """
 
     around: tuple[str, ...] = ()
@@ -144,11 +146,12 @@ class Surroundings:
     keywords: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     surface: str = ""
+    own_format: bool = False
 
     @property
     def shared(self) -> Surroundings:
         """What is the same for all files around, and what their walk together may ask."""
-        return replace(self, keywords=(), taken=(), surface="")
+        return replace(self, keywords=(), taken=(), surface="", own_format=False)
 
     @property
     def alone(self) -> bool:
