@@ -150,11 +150,11 @@ def test_what_others_can_be_told_is_surface(project: Path, before: str, after: s
     assert surface(project, COMPAT.replace(before, after)) != surface(project, COMPAT)
 
 
-OWN = '''
+OWN = """
 class Tiny:
     def forward(self, ids, past=None):
         return Output(past_key_values=[(ids, ids)])
-'''
+"""
 
 
 def test_a_format_of_the_projects_own_is_known_in_the_other_files(project: Path) -> None:

@@ -1941,3 +1941,79 @@ def test_a_cache_that_wakes_another_method_of_the_class(read: str, safe: bool) -
     (finding,) = lint(textwrap.dedent(code).lstrip("\\n"), "5.24", codes=["KV305"])
     assert finding.fix is not None
     assert (finding.fix.applicability is Applicability.SAFE) is safe
+
+
+def test_an_instance_of_one_cache_class_is_none_of_another() -> None:
+    code = """
+        from transformers import DynamicCache, StaticCache
+
+        def room(past_key_values):
+            is_static = isinstance(past_key_values, StaticCache)
+            return past_key_values.get_max_cache_shape() if is_static else 0
+
+        print(room(DynamicCache()))
+        """
+    (finding,) = lint(textwrap.dedent(code).lstrip("\\n"), "5.24", codes=["KV201"])
+    assert finding.message.startswith("`StaticCache` has no")
+
+
+@pytest.mark.parametrize("test", ["callable(method)", 'callable(getattr(cache, "get_seq_length", None))'])
+def test_what_a_cache_never_gets_to_is_no_finding(test: str) -> None:
+    code = f"""
+        from transformers import DynamicCache
+
+        def length(cache):
+            method = getattr(cache, "get_seq_length", None)
+            if {test}:
+                return method()
+            return cache[0][0].shape[2]
+
+        print(length(DynamicCache()))
+        """
+    assert "KV204" not in codes(code)
+
+
+@pytest.mark.parametrize(
+    ("read", "wrong"),
+    [
+        ("assert cache.layers[0].keys.shape[-2] == 7", False),
+        ("if any(layer.keys.shape[-2] != 7 for layer in cache.layers): raise RuntimeError", False),
+        ("return cache.layers[0].keys.shape[-2]", True),
+        ("assert ids.shape[1] > cache.layers[0].keys.shape[-2]", True),
+    ],
+)
+def test_a_check_of_what_is_stored_is_no_length(read: str, wrong: bool) -> None:
+    code = f"""
+        from transformers import DynamicCache
+
+        def look(config, ids):
+            cache = DynamicCache(config=config)
+            {read}
+        """
+    assert ("KV212" in codes(code)) is wrong
+
+
+@pytest.mark.parametrize(
+    ("head", "called"), [("GPT2ForSequenceClassification", False), ("GPT2LMHeadModel", True), ("GPT2Model", True)]
+)
+@pytest.mark.parametrize("patched", [True, False])
+def test_a_head_that_does_not_generate_is_called_by_people_alone(head: str, called: bool, patched: bool) -> None:
+    code = (
+        f"""
+        from transformers import {head}
+
+        def forward(self, input_ids=None, past_key_values=None, attention_mask=None):
+            return self.layers(input_ids, past_key_values, attention_mask)
+
+        {head}.forward = forward
+        """
+        if patched
+        else f"""
+        from transformers import {head}
+
+        class Pipelined({head}):
+            def forward(self, input_ids=None, past_key_values=None, attention_mask=None):
+                return self.layers(input_ids, past_key_values, attention_mask)
+        """
+    )
+    assert ("KV305" in codes(code)) is called

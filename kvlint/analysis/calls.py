@@ -822,7 +822,9 @@ class Calls(Expressions):
     def _callable(self, value: Value, node: ast.expr) -> Value:
         """``callable(getattr(x, "name", None))``: true where the member exists."""
         present = [atom for atom in value if not isinstance(atom, NoneValue)]
-        asked = any(isinstance(atom, NoneValue) for atom in value) or (bool(value) and isinstance(node, ast.Call))
+        asked = any(isinstance(atom, NoneValue) for atom in value) or (
+            bool(value) and isinstance(node, (ast.Call, ast.Name))
+        )
         if asked and all(isinstance(atom, Member) for atom in present):
             releases = ReleaseSet(0)
             for atom in present:

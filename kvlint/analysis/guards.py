@@ -45,6 +45,7 @@ from kvlint.analysis.values import (
 from kvlint.analysis.versions import compare_each
 from kvlint.findings import Origin
 from kvlint.releases import NO_RELEASE, ReleaseSet
+from kvlint.timeline import Timeline
 
 SWAPPED = {"Lt": "Gt", "LtE": "GtE", "Gt": "Lt", "GtE": "LtE", "Eq": "Eq", "NotEq": "NotEq"}
 
@@ -494,6 +495,8 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
     for atom in value:
         if isinstance(atom, CacheObject):
             if classes.caches:
+                if all(apart(walk.timeline, atom.cls, cls) for cls in classes.caches):
+                    continue
                 cls = target if atom.cls == CACHE else atom.cls
                 source = atom.source if atom.source == "hook" else "isinstance"
                 kept.append(
@@ -522,9 +525,17 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
             kept.append(atom)
     if not kept:
         kept += [Instance(info) for info in classes.own]
-    if not kept and "." in path and classes.caches and not (classes.has_tuple or classes.has_other):
+    others = bool(value) and all(isinstance(atom, CacheObject) for atom in value)
+    if not kept and ("." in path or others) and classes.caches and not (classes.has_tuple or classes.has_other):
         kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))  # None until somebody sets it
     return tuple(kept) or (Unknown(),)
+
+
+def apart(timeline: Timeline, first: str, second: str) -> bool:
+    """True for two classes of caches of which no object is an instance of both, on any release."""
+    if CACHE in (first, second) or first == second:
+        return False
+    return not timeline.descends(first, second) and not timeline.descends(second, first)
 
 
 def narrowed_model(model: Model, classes: tuple[str, ...], origin: Origin) -> Model:

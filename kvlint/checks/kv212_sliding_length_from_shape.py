@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.nodes import assignment
+from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -55,7 +55,7 @@ class SlidingLengthFromShape(Check):
         cache = tensor.cache
         if cache is None or tensor.via != "layers" or not may_be_bounded(cache, place.statement):
             return
-        if cache.local_class is not None:
+        if cache.local_class is not None or is_check_of_shape(place.statement, node):
             return
         life = releases_of(facts.timeline, "sliding-keeps-window")
         wrong = place.releases & cache.when & life
@@ -87,6 +87,20 @@ def may_be_bounded(cache: CacheObject, statement: ast.stmt) -> bool:
         return False
     targets, _ = assignment(statement)
     return any(isinstance(target, ast.Name) and LENGTH_NAMES.search(target.id) for target in targets)
+
+
+def is_check_of_shape(statement: ast.stmt, node: ast.expr) -> bool:
+    """True where code makes sure of what is stored: ``assert layer.keys.shape[-2] == window - 1``, or raises otherwise."""
+    if not isinstance(statement, ast.Assert) and not (
+        isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise)
+    ):
+        return False
+    return any(
+        isinstance(item, ast.Compare)
+        and isinstance(item.ops[0], (ast.Eq, ast.NotEq))
+        and any(side is node for side in (item.left, *item.comparators))
+        for item in walk(statement.test)
+    )
 
 
 def fix_of(facts: Facts, node: ast.expr, tensor_node: ast.expr | None, everywhere: bool) -> Fix | None:

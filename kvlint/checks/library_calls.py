@@ -57,6 +57,8 @@ ROLES = {1: "attention", 2: "layer", 3: "model", 4: "model"}
 """What stands at each height of a model (``engine.link.level``)."""
 CLASS_ENDINGS = ("Attention", "Layer", "Block", "Model", "ForCausalLM")
 ENCODERS = re.compile(r"[Bb]ert(?!a)|[Rr]oberta|Electra|Xmod|Data2VecText|^Ernie(?!4)")
+HEAD = re.compile(r"For[A-Z]\w*$")
+"""A class of the library with a head on top of its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,10 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
         names = class_names(facts, place.target, place.member) or kind_names(facts, "model")
         return LibraryCalled(info, where, "prepare", names, shown)
     names = with_successor(facts, place.target, kind, class_names(facts, place.target))
-    known = facts.timeline.class_kind(facts.timeline.canonical(place.target) or place.target)
+    canonical = facts.timeline.canonical(place.target) or place.target
+    if called_by_users_alone(facts, canonical):
+        return None
+    known = facts.timeline.class_kind(canonical)
     if names and known in ("model", "layer", "attention"):
         kind = known
     elif names and is_mixer(known, short):
@@ -146,6 +151,15 @@ def _at_place(facts: Facts, info: FunctionInfo, where: Place, place: LinkedPlace
     else:
         names = kind_names(facts, kind)
     return LibraryCalled(info, where, kind, names, shown, is_encoder_family(short))
+
+
+def called_by_users_alone(facts: Facts, canonical: str) -> bool:
+    """True for a head that does not generate (``GPT2ForSequenceClassification``): no code of the library calls it."""
+    if HEAD.search(canonical) is None or canonical.endswith(GENERATIVE_NAMES):
+        return False
+    defined = facts.timeline.definitions(canonical)
+    newest = max((releases for releases, _ in defined), key=lambda releases: releases.newest, default=NO_RELEASE)
+    return bool(newest) and not facts.timeline.member(canonical, "generate") & ReleaseSet.of(newest.newest)
 
 
 def with_successor(facts: Facts, target: str, kind: str, names: dict[str, ReleaseSet]) -> dict[str, ReleaseSet]:
@@ -284,6 +298,8 @@ def _class_role(facts: Facts, owner: ClassInfo) -> tuple[str, dict[str, ReleaseS
             return kind, names, encoder
         if names and is_mixer(kind, short):
             return "mixer", names, encoder
+        if names and kind == "model" and called_by_users_alone(facts, canonical):
+            return "", {}, False
         if names and kind == "model" and (not encoder or base.endswith(GENERATIVE_NAMES)):
             return "model", names, False
         model_base = model_base or short.endswith(("PreTrainedModel", "GenerationMixin"))
@@ -522,8 +538,11 @@ def _patched(facts: Facts, use: AttributeUse, info: FunctionInfo, place: Place) 
         return LibraryCalled(info, place, "prepare", kind_names(facts, "model"), shown, patched=use)
     for atom in use.value:
         if isinstance(atom, Symbol) and atom.name.startswith("transformers."):
-            kind = facts.timeline.class_kind(facts.timeline.canonical(atom.name) or atom.name)
+            canonical = facts.timeline.canonical(atom.name) or atom.name
+            kind = facts.timeline.class_kind(canonical)
             names = class_names(facts, atom.name)
+            if called_by_users_alone(facts, canonical):
+                return None
             if kind in ("model", "layer", "attention") and names:
                 encoder = is_encoder_family(atom.name.rpartition(".")[2])
                 return LibraryCalled(info, place, kind, names, shown, encoder, patched=use)
