@@ -2017,3 +2017,36 @@ def test_a_head_that_does_not_generate_is_called_by_people_alone(head: str, call
         """
     )
     assert ("KV305" in codes(code)) is called
+
+
+@pytest.mark.parametrize("layers", [("Self", "Cross"), ("Self",)])
+def test_an_attention_that_only_the_layers_of_the_project_call(layers: tuple[str, ...]) -> None:
+    """T5Attention is called by two classes of layers (``kvlint api T5Attention.forward``)."""
+    code = """
+        from transformers.models.t5.modeling_t5 import T5Attention, T5LayerCrossAttention, T5LayerSelfAttention
+
+        class Attention(T5Attention):
+            def forward(self, hidden_states, mask=None, key_value_states=None, past_key_values=None):
+                return self.attend(hidden_states, mask, key_value_states, past_key_values)
+        """
+    for name in layers:
+        code += f"""
+        class {name}Layer(T5Layer{name}Attention):
+            def forward(self, hidden_states, attention_mask=None, past_key_values=None, **kwargs):
+                return self.part(hidden_states, attention_mask, past_key_values=past_key_values)
+        """
+    found = lint(textwrap.dedent(code).lstrip("\\n"), "5.24", codes=["KV305"])
+    assert any("`Attention.forward`" in finding.message for finding in found) is (len(layers) == 1)
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("OwnForSequenceClassification", False), ("OwnForCausalLM", True)])
+def test_a_head_of_the_project_that_judges_gets_no_cache(name: str, wrong: bool) -> None:
+    code = f"""
+        from transformers import PreTrainedModel
+
+        class {name}(PreTrainedModel):
+            def forward(self, input_ids=None, past_key_values=None, cache=None):
+                seen = cache[0][0].shape[2] if cache is not None else 0
+                return self.model(input_ids, seen)
+        """
+    assert ("KV204" in codes(code)) is wrong

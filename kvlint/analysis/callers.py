@@ -21,6 +21,7 @@ GENERATIVE_NAMES = (
     "ForQuestionGeneration",
     "ForSpeechSeq2Seq",
 )
+JUDGING_NAMES = ("Classification", "QuestionAnswering", "MultipleChoice", "ForMaskedLM", "ForRetrieval")
 MAIN_INPUT = re.compile(r"ids|embeds|input|token")
 """What ``generate`` hands to ``forward`` at every step has such a name (``generation/utils.py``: ``input_ids``,
 ``inputs_embeds``, ``decoder_input_ids``); models may be called with other ones than they take."""
@@ -40,7 +41,7 @@ def uncalled(info: FunctionInfo, path: str, surroundings: Surroundings, timeline
     owner = info.owner
     if owner is None or info.name not in (PREPARE, "forward"):
         return NO_RELEASE
-    if info.name == "forward" and is_head(owner) and not takes_main_input(info):
+    if info.name == "forward" and (judges(owner) or (is_head(owner) and not takes_main_input(info))):
         return timeline.all
     if info.callers and generates_by_itself(owner):
         return timeline.all
@@ -67,6 +68,11 @@ def is_head(owner: ClassInfo) -> bool:
     """True for a model class that generates, by its own hooks or by its name."""
     named = [*owner.foreign_bases(), *(info.name for info in owner.ancestors())]
     return owner.method(PREPARE) is not None or any(name.endswith((*GENERATIVE_NAMES, "Mixin")) for name in named)
+
+
+def judges(owner: ClassInfo) -> bool:
+    """True for a head that gives a verdict on its input, by its name: nobody has it generate."""
+    return owner.name.endswith(JUDGING_NAMES) and not is_head(owner)
 
 
 def ungenerated(owner: ClassInfo, timeline: Timeline) -> ReleaseSet:

@@ -28,6 +28,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.analysis.values import Mapping as DictDisplay
 from kvlint.checks.installing import filled_beside, installed_by_helpers
+from kvlint.checks.library_contracts import called_by_these_alone
 from kvlint.engine.link import level
 from kvlint.engine.units import Place as LinkedPlace
 from kvlint.releases import NO_RELEASE, ReleaseSet
@@ -96,7 +97,7 @@ def _library_called(facts: Facts) -> list[LibraryCalled]:
     found: dict[int, LibraryCalled] = {}
     unlinked = [item for item in [*_methods(facts), *_patches(facts)] if not item.info.places]
     for item in [*_outermost(facts, unlinked), *_linked(facts)]:
-        if item.filled:
+        if item.filled or _called_by_own_parts(facts, item):
             continue
         key = item.patched.node if item.elsewhere and item.patched is not None else item.info.node
         item = narrowed(item)
@@ -107,6 +108,32 @@ def _library_called(facts: Facts) -> list[LibraryCalled]:
         if known.replaces and item.replaces not in ("", known.replaces):
             found[id(key)] = replace(known, names=either(known.names, item.names))
     return sorted(found.values(), key=lambda item: item.place.statement.lineno)
+
+
+def _called_by_own_parts(facts: Facts, item: LibraryCalled) -> bool:
+    """True for a part that the library calls only from where the file has put code of its own, which calls it."""
+    if item.role not in ("layer", "attention", "mixer"):
+        return False
+    known = facts.memo.get("replaced classes")
+    if not isinstance(known, frozenset):
+        functions = (use.info for use in facts.functions if use.info.name == "forward" or use.info.places)
+        known = facts.memo["replaced classes"] = frozenset(
+            name for info in functions for name in _stands_for(facts, info)
+        )
+    own = _stands_for(facts, item.info)
+    return bool(own) and all(called_by_these_alone(facts, name, known - own) for name in own)
+
+
+def _stands_for(facts: Facts, info: FunctionInfo) -> frozenset[str]:
+    """The classes of transformers whose ``forward`` a function replaces: those that its class derives from, or is put in."""
+    bases = [place.target for place in info.places if place.member == "forward"]
+    if info.owner is not None and info.name == "forward":
+        bases += [base for base in info.owner.foreign_bases() if base.startswith("transformers.")]
+    return frozenset(
+        canonical
+        for base in bases
+        if (canonical := facts.timeline.canonical(base)) and facts.timeline.class_kind(canonical)
+    )
 
 
 def _linked(facts: Facts) -> Iterator[LibraryCalled]:

@@ -24,6 +24,16 @@ def returns_two(facts: Facts, cls: str) -> ReleaseSet:
     return _on_all(facts, cls, lambda text: _length(text) == 2)
 
 
+def called_by_these_alone(facts: Facts, cls: str, callers: frozenset[str]) -> bool:
+    """True where, on all releases in force, only these classes call ``forward`` of the class (a part of theirs)."""
+    found = {
+        call.caller.rpartition(".")[0]
+        for rs, call in contracts_of(facts.timeline.releases).callers(cls)
+        if rs & facts.target
+    }
+    return bool(found) and found <= callers
+
+
 def unpack_two(facts: Facts, names: Iterable[str]) -> ReleaseSet:
     """Releases on which whatever calls an attention module of one of these classes unpacks two outputs.
 
