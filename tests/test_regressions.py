@@ -2050,3 +2050,20 @@ def test_a_head_of_the_project_that_judges_gets_no_cache(name: str, wrong: bool)
                 return self.model(input_ids, seen)
         """
     assert ("KV204" in codes(code)) is wrong
+
+
+def test_a_list_that_an_annotation_promises_was_not_made() -> None:
+    """A default that nobody fills travels through a dict into the call; the annotation is that of every old model."""
+    code = """
+        import torch
+        from typing import List, Optional
+        from transformers import AutoModelForCausalLM
+
+        def prepared(ids, past_key_values: Optional[List[torch.FloatTensor]] = None):
+            return {"input_ids": ids, "past_key_values": past_key_values}
+
+        model = AutoModelForCausalLM.from_pretrained("gpt2")
+        inputs = prepared(torch.ones(1, 3))
+        model.generate(**inputs)
+        """
+    assert "KV301" not in codes(code)

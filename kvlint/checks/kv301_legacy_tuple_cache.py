@@ -10,7 +10,7 @@ from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import keeps_own_format
-from kvlint.analysis.values import LegacyCache, Value
+from kvlint.analysis.values import Atom, LegacyCache, Sequence, Value
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import FUNCTIONS, position, tree_of
@@ -95,15 +95,18 @@ def is_built(facts: Facts, use: CallUse, item: Argument) -> bool:
     """True for a tuple or list that the code makes; what an annotation or a test merely promises may be None as well."""
     if built_beside(item.value) and not made_here(facts, use, item.keyword.value):
         return True
-    if not is_legacy(item.value) or any(
-        isinstance(atom, LegacyCache) and atom.built in PROMISED for atom in item.value
-    ):
+    if not is_legacy(item.value) or any(map(is_promised, item.value)):
         return False
     node = item.keyword.value
     if isinstance(node, ast.Name) and use.place.function is not None:
         parameter = use.place.function.parameter(node.id)
         return parameter is None or parameter.annotation is None
     return True
+
+
+def is_promised(atom: Atom) -> bool:
+    """True for what an annotation or a test says of a value that nobody has been seen to make."""
+    return (isinstance(atom, LegacyCache) and atom.built in PROMISED) or (isinstance(atom, Sequence) and atom.promised)
 
 
 def made_here(facts: Facts, use: CallUse, node: ast.expr) -> bool:
