@@ -111,8 +111,8 @@ WORTH_WALKING = re.compile(
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
 LAYER_PAST = "layer_past"
-MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(")
-"""What makes a model may hand it to others."""
+MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(|\w(?:Attention|DecoderLayer)\s*\(")
+"""What makes a model, or a part of one, may hand it to others."""
 ASKS_THE_RELEASE = re.compile(r"version|signature|getfullargspec", re.IGNORECASE)
 KEPT = (CacheObject, LegacyCache, Sequence, Items)
 """What attributes are given that has several forms: a cache here, pairs made of it there."""
@@ -316,12 +316,15 @@ class Walk(Annotations):
                 self.run_function(info)
 
     def names_of_caches(self) -> set[str]:
-        """Names of the module, of attributes and of functions that hold or return a cache, whatever they are called."""
+        """Names of the module, of attributes and of functions that hold or return a cache, or a part of a model of
+        transformers that takes one, whatever they are called."""
         known = [(name, value) for cls in self.classes for name, value in cls.attributes.items()]
         known += [(info.name, info.returns) for info in self.functions]
         known += [(name, value) for name, value in self.module_flow.names.items() if type(value) is not Later]
         return {
-            name for name, value in known if holds(value, CACHES) or any(holds(item, CACHES) for item in parts(value))
+            name
+            for name, value in known
+            if any(holds(item, CACHES) or any(map(is_library_part, item)) for item in (value, *parts(value)))
         }
 
     def _meets_cache(self, info: FunctionInfo, names: set[str]) -> bool:
@@ -1492,7 +1495,8 @@ def is_models(value: Value) -> bool:
 
 def parts(value: Value) -> Iterable[Value]:
     """The items of tuples and lists whose items are known."""
-    return (item for atom in value if isinstance(atom, Items) for item in atom.items)
+    listed = (item for atom in value if isinstance(atom, Items) for item in atom.items)
+    return (*listed, *(atom.item for atom in value if isinstance(atom, Sequence)))
 
 
 def is_of_library(info: ClassInfo) -> bool:
@@ -1548,6 +1552,11 @@ def level_of(qualified: str) -> str:
     if "Attention" in qualified:
         return "attention"
     return "layer" if is_layer_class(qualified) else "model"
+
+
+def is_library_part(atom: Atom) -> bool:
+    """True for an attention module or a layer of transformers, built here."""
+    return isinstance(atom, Model) and atom.role != "model" and atom.cls != ""
 
 
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:

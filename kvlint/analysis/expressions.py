@@ -383,7 +383,8 @@ class Expressions(Recorder):
             if name in LAYER_LISTS:
                 return (ModelLayers(atom, origin=atom.origin),)
         if atom.role == "layer" and name in ATTENTION_PARTS:
-            return (Model(atom.certainty, "attention", atom.name, family=atom.family, origin=atom.origin),)
+            held = self.library.held_by(atom.cls, name)
+            return (Model(atom.certainty, "attention", atom.name, held, family=atom.family, origin=atom.origin),)
         return (Member(atom, name),)
 
     def _attribute_instance(self, atom: Instance, name: str, node: ast.expr) -> Value:
@@ -412,6 +413,10 @@ class Expressions(Recorder):
                 return (Member(atom, name),)
         if name in SAME_MODEL_METHODS and info.bases_known():
             return (Member(atom, name),)
+        if name in ATTENTION_PARTS and info.bases_known() and not info.defines(name):
+            layers = [base for base in info.foreign_bases() if self.library.part(base) == "layer"]
+            if len(layers) == 1:
+                return self._attribute_model(Model(Certainty.PROVEN, "layer", cls=layers[0]), name, node)
         return self._attribute_by_name(name, node)
 
     def result_of(self, info: FunctionInfo) -> Value:

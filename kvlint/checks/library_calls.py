@@ -417,6 +417,8 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
         if use.action != "store":
             continue
         if use.name in ("forward", "prepare_inputs_for_generation"):
+            if use.name == "forward" and _held_by_own_module(use):
+                continue
             for atom in of_type(use.assigned, LocalFunction):
                 item = _patched(facts, use, atom.info, places.get(id(atom.info.node), use.place))
                 if item is not None:
@@ -427,6 +429,22 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
             yield from _replaced_part(facts, use)
         else:
             yield from _replaced_class(facts, use)
+
+
+def _held_by_own_module(use: AttributeUse) -> bool:
+    """True for ``self.attn.forward = f`` in a module of the project that calls what it holds in its own ``forward``."""
+    owner, holder = use.place.owner, use.value_node
+    forward = owner.method("forward") if owner is not None else None
+    return (
+        owner is not None
+        and forward is not None
+        and isinstance(holder, ast.Attribute)
+        and isinstance(holder.value, ast.Name)
+        and holder.value.id == "self"
+        and owner.bases_known()
+        and not any(base.startswith("transformers.") for base in owner.foreign_bases())
+        and _calls_part(forward.node, holder.attr)
+    )
 
 
 def _by_helpers(facts: Facts) -> Iterator[LibraryCalled]:
