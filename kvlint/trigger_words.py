@@ -113,7 +113,7 @@ SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV303": ((G45, G1,), "", ()),
     "KV304": ((G35, G1,), "past_key_value|\\bcache\\s*=(?!=)|[\\\"']cache[\\\"']", ()),
     "KV305": ((G46, G47, G1,), "\\b(?:past_key_values?|cache_params|cache|layer_past|past)\\s*[:=,)\\\"'\\]]|\\.\\s*forward\\s*=(?!=)", ()),
-    "KV306": ((G48, G1,), "[\\\"'](?:past_key_values?|cache_params)[\\\"']|\\bupdate\\(|\\bdict\\(", ()),
+    "KV306": ((G48, G1,), "[\\\"'](?:past_key_values?|cache_params)[\\\"']|\\bupdate\\(|\\bdict\\(|\\bclass\\s+\\w+\\s*\\([^)]*Output", ()),
     "KV307": ((G49, G1,), "", ()),
     "KV308": ((G50, G1,), "", ()),
     "KV309": ((G51, G1,), "modeling_\\w+\\s+import|\\.\\s*(?:layers|blocks|h)\\b|super\\s*\\(\\s*\\)\\s*[(.]|\\.\\s*forward\\s*=(?!=)|_(?:CLASSES|TYPES)\\b|\\bsetattr\\b|MethodType|\\.\\s*\\w*Att\\w*\\s*=(?!=)|Att\\w*\\s+as\\b|\\bclass\\s+\\w+\\s*\\([^)]*(?:[aA]tt|Block|Layer)", ()),

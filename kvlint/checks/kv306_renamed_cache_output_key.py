@@ -22,6 +22,7 @@ from kvlint.analysis.values import (
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import tree_of
+from kvlint.checks.own_outputs import lost_fields
 from kvlint.checks.stale_keys import dead_writes, loop_reads
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
@@ -51,7 +52,7 @@ class RenamedCacheOutputKey(Check):
     """Reports keys of model outputs that are spelled as on another release where nothing translates them."""
 
     triggers = ("past_key_value", "cache_params")
-    pattern = r"[\"'](?:past_key_values?|cache_params)[\"']|\bupdate\(|\bdict\("
+    pattern = r"[\"'](?:past_key_values?|cache_params)[\"']|\bupdate\(|\bdict\(|\bclass\s+\w+\s*\([^)]*Output"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
@@ -76,6 +77,7 @@ class RenamedCacheOutputKey(Check):
                 fix=replace_key(facts, mention),
             )
         yield from self._stale(facts)
+        yield from self._lost(facts)
         for node, items, place, where in () if own else ignored(facts):
             life = facts.timeline.keyword_of_kind("model", NEW_KEY)
             wrong = life & place.releases
@@ -90,6 +92,37 @@ class RenamedCacheOutputKey(Check):
                     help=f'name "{NEW_KEY}" as well',
                     fix=replace_ignored(facts, items, place.releases <= life),
                 )
+
+    def _lost(self, facts: Facts) -> Iterator[Finding]:
+        """Outputs of the project with a field under the old name."""
+        if facts.in_transformers or facts.foreign_engine:
+            return
+        life = stale(facts, OLD_KEYS[0])
+        for item in lost_fields(facts):
+            place, name, owner = item.use.place, item.node.id, item.use.info.name
+            wrong = life & place.releases
+            if not wrong:
+                continue
+            if item.raises:
+                says = f"`{owner}({name}=...)` is handed on as `{NEW_KEY}=` {{when}}, which is no field of the class: TypeError"
+            else:
+                says = f"`{owner}.{name}` hides where outputs keep their `{NEW_KEY}` {{when}}: it reads None, whatever was given"
+            edit = Edit(*facts.span(item.node), NEW_KEY)
+            yield self.finding(
+                facts,
+                item.node,
+                place,
+                says,
+                releases=wrong,
+                life=life,
+                help=f"call the field `{NEW_KEY}`; the old name still works as a keyword and as an attribute"
+                if item.raises
+                else f"leave the field out; the class has `{NEW_KEY}` from its base, which the old name still reads",
+                category=Category.BREAKS if item.raises else Category.SILENT,
+                fix=Fix(f"Rename to `{NEW_KEY}`", Applicability.SAFE, (edit,))
+                if item.raises and place.releases <= life
+                else None,
+            )
 
     def _stale(self, facts: Facts) -> Iterator[Finding]:
         """Dicts of generation: what is looked up in them under the old key, and what is put there."""
