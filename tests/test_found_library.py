@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import analysing
 import pytest
 
-from kvlint import checks
+from kvlint.config import Settings
+from kvlint.public import lint_paths
 
-ALL = frozenset(check.code for check in checks.all_checks()) - {
-    "KV308",
-    "KV901",
-}  # renames that still work; dead guards
+FILE = re.compile(r"^ *#== (\S+)\n", re.MULTILINE)
+"""Begins another file of the project; the first one has no name."""
 
 
-def expect(text: str) -> None:
-    code, promised = analysing.split_marks(text)
-    found = analysing.lines(code, codes=ALL)
-    assert found == promised, f"marked {sorted(promised)}, reported {sorted(found)} in\n{code}"
+def expect(text: str, folder: Path) -> None:
+    """Fails unless exactly the marked lines of a project are reported on 5.24, related places left out."""
+    promised: set[tuple[str, int, str]] = set()
+    (folder / "setup.py").write_text("", encoding="utf-8")
+    parts = ["main.py", *FILE.split(text)]
+    for name, part in zip(parts[::2], parts[1::2], strict=True):
+        code, marks = analysing.split_marks(part)
+        promised |= {(name, *mark) for mark in marks}
+        (folder / name).write_text(code, encoding="utf-8")
+    outcomes = lint_paths([str(folder)], settings=Settings(target="5.24"), cache=False).files
+    found = {(Path(one.path).name, one.line, one.code) for outcome in outcomes for one in outcome.findings}
+    assert found == promised, f"not reported {sorted(promised - found)}, too much {sorted(found - promised)}"
 
 
 def snippets(*texts: str) -> pytest.MarkDecorator:
@@ -287,9 +297,9 @@ def snippets(*texts: str) -> pytest.MarkDecorator:
             return out
     """,
 )
-def test_results_of_attention(text: str) -> None:
+def test_results_of_attention(text: str, tmp_path: Path) -> None:
     """Attention modules return two outputs, wherever the module comes from."""
-    expect(text)
+    expect(text, tmp_path)
 
 
 @snippets(
@@ -472,6 +482,290 @@ def test_results_of_attention(text: str) -> None:
         past_key_values: object = None  # KV306
     """,
 )
-def test_fields_of_own_outputs(text: str) -> None:
+def test_fields_of_own_outputs(text: str, tmp_path: Path) -> None:
     """A field under the old name of an output of the project: nothing can be put there, or nothing read."""
-    expect(text)
+    expect(text, tmp_path)
+
+
+@snippets(
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def make_forward(window):
+        def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):  # KV305
+            return self.o_proj(hidden_states), None
+
+        return forward
+
+    LlamaAttention.forward = make_forward(16)
+    """,
+    """
+    import types
+    from transformers import LlamaForCausalLM
+
+    def make_forward(cfg):
+        def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_value=None, **kwargs):  # KV305
+            k, v = past_key_value.update(hidden_states, hidden_states, self.layer_idx)
+            return self.o_proj(k), None
+
+        return forward
+
+    model = LlamaForCausalLM.from_pretrained("x")
+    for layer in model.model.layers:
+        layer.self_attn.forward = types.MethodType(make_forward(3), layer.self_attn)
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+    from transformers.models.mistral.modeling_mistral import MistralAttention
+
+    def llama_forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_value=None, **kwargs):  # KV305
+        k, v = past_key_value.update(hidden_states, hidden_states, self.layer_idx)
+        return self.o_proj(k), None
+
+    FORWARDS = {"llama": llama_forward}
+
+    def install(kind):
+        LlamaAttention.forward = FORWARDS[kind]
+    """,
+    """
+    from transformers import GPT2LMHeadModel
+
+    def F(model):
+        old = model.forward
+
+        def forward(input_ids=None, past_key_values=None, attention_mask=None, **kwargs):  # KV305
+            return old(input_ids, cache=past_key_values, attention_mask=attention_mask, **kwargs)
+
+        return forward
+
+    class Wrapped(GPT2LMHeadModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.transformer.forward = F(self.transformer)
+    """,
+    """
+    import functools
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def traced(fn):
+        @functools.wraps(fn)
+        def wrapper(*args, **kwargs):
+            return fn(*args, **kwargs)
+
+        return wrapper
+
+    @traced
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):  # KV305
+        return self.o_proj(hidden_states), None
+
+    LlamaAttention.forward = forward
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def renamed(fn):
+        def wrapper(*args, cache=None, **kwargs):
+            return fn(*args, past_key_values=cache, **kwargs)
+
+        return wrapper
+
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+        return self.o_proj(hidden_states), None
+
+    LlamaAttention.forward = renamed(forward)
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def renamed(fn):
+        def wrapper(*args, **kwargs):
+            if "cache" in kwargs:
+                kwargs["past_key_values"] = kwargs.pop("cache")
+            return fn(*args, **kwargs)
+
+        return wrapper
+
+    @renamed
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+        return self.o_proj(hidden_states), None
+
+    LlamaAttention.forward = forward
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+    from transformers.utils.deprecation import deprecate_kwarg
+
+    @deprecate_kwarg("cache", new_name="past_key_values", version="9.0")
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+        return self.o_proj(hidden_states), None
+
+    LlamaAttention.forward = forward
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def make(cfg):
+        def forward(self, hidden_states, position_embeddings=None, attention_mask=None, cache=None, **kwargs):
+            return self.o_proj(hidden_states), None, cache  # KV309
+
+        return forward
+
+    LlamaAttention.forward = make(3)
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def a(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):  # KV305
+        return self.o_proj(hidden_states), None
+
+    def b(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):  # KV305
+        return self.o_proj(hidden_states), None
+
+    def pick(fast):
+        if fast:
+            return a
+        return b
+
+    LlamaAttention.forward = pick(True)
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    class Patches:
+        @staticmethod
+        def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):  # KV305
+            return self.o_proj(hidden_states), None
+
+    LlamaAttention.forward = Patches.forward
+    """,
+    """
+    from torch import nn
+    from transformers import LlamaForCausalLM
+
+    def make(cfg):
+        def forward(self, hidden_states, past_key_values=None, **kwargs):
+            return hidden_states
+
+        return forward
+
+    class Mine(nn.Module):
+        def forward(self, x, past_key_values=None):
+            return x
+
+    Mine.forward = make(2)
+    m = Mine()
+    m.forward = make(3).__get__(m)
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def llama_forward(self, hidden_states, position_embeddings=None, attention_mask=None, cache=None, **kwargs):
+        k, v = cache.update(hidden_states, hidden_states, self.layer_idx)
+        return self.o_proj(k), None
+
+    def own_forward(self, hidden_states, past_key_value=None, **kwargs):
+        k, v = past_key_value.update(hidden_states, hidden_states, self.layer_idx)
+        return self.o_proj(k), None
+
+    FORWARDS = {"llama": llama_forward, "own": own_forward}
+    LlamaAttention.forward = FORWARDS["llama"]
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    old = LlamaAttention.forward
+
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+        kwargs.pop("cache", None)
+        return old(self, hidden_states, position_embeddings, attention_mask, cache=past_key_values, **kwargs)
+
+    def forward2(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):
+        return old(self, hidden_states, position_embeddings, attention_mask, past_key_values=past_key_values, **kwargs)
+
+    LlamaAttention.forward = forward2
+    """,
+)
+def test_functions_from_factories(text: str, tmp_path: Path) -> None:
+    """Functions that a factory, a table or a wrapper puts where the library calls them."""
+    expect(text, tmp_path)
+
+
+@snippets(
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def llama_forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_value=None, **kwargs):  # KV305
+        k, v = past_key_value.update(hidden_states, hidden_states, self.layer_idx)
+        return self.o_proj(k), None
+
+    FORWARDS = {"llama": llama_forward}
+
+    def pick(kind):
+        if kind == "x":
+            return FORWARDS.get(kind)
+        return FORWARDS[kind]
+
+    LlamaAttention.forward = pick("llama")
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+
+    def traced(fn):
+        def wrapper(*args, **kwargs):
+            return fn(*args, **kwargs)
+
+        return wrapper
+
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):  # KV305
+        return self.o_proj(hidden_states), None
+
+    LlamaAttention.forward = traced(forward)
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+    from lib import make_forward
+
+    LlamaAttention.forward = make_forward(3)
+    #== lib.py
+    def make_forward(cfg):
+        def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):  # KV305
+            return self.o_proj(hidden_states), None
+
+        return forward
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaAttention
+    from lib import FORWARDS
+
+    LlamaAttention.forward = FORWARDS["llama"]
+    #== lib.py
+    def forward(self, hidden_states, position_embeddings=None, attention_mask=None, past_key_values=None, **kwargs):  # KV305
+        return self.o_proj(hidden_states), None
+
+    FORWARDS = {"llama": forward}
+    """,
+)
+def test_functions_known_by_linking(text: str, tmp_path: Path) -> None:
+    """The same where the function that decides speaks of no cache, or lies in another file."""
+    expect(text, tmp_path)
+
+
+@snippets(
+    """
+    from dataclasses import dataclass
+    from transformers.utils import ModelOutput
+
+    @dataclass
+    class First(ModelOutput):
+        logits: object = None
+        past_key_values: object = None  # KV306
+    #== use.py
+    from main import First
+
+    def wrap(out):
+        return First(logits=out.logits, past_key_values=out.past_key_values)
+    """,
+)
+def test_fields_given_elsewhere(text: str, tmp_path: Path) -> None:
+    """The call that hands over the field may stand in another file."""
+    expect(text, tmp_path)

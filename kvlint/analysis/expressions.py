@@ -136,9 +136,11 @@ def is_cache_config(value: Value) -> bool:
 
 
 def table_of_names(mapping: Mapping) -> Value:
-    """What any key of a table of imported names gives (``{"grow": DynamicCache, "fixed": StaticCache}[kind]``)."""
+    """What any key of a table of names gives (``{"grow": DynamicCache, "fixed": StaticCache}[kind]``): things that are
+    imported, or functions and classes of the project."""
     values = [value for _, value in mapping.items]
-    named = not mapping.open and all(value and all(isinstance(atom, Symbol) for atom in value) for value in values)
+    kinds = (Symbol, LocalFunction, LocalClass)
+    named = not mapping.open and all(value and all(isinstance(atom, kinds) for atom in value) for value in values)
     return join(*values) if named and values else UNKNOWN
 
 

@@ -55,6 +55,8 @@ to 5.4 also stateful models, and generous where it does no harm to be silent."""
 STATEFUL = "<5.5"
 ROLES = {1: "attention", 2: "layer", 3: "model", 4: "model"}
 """What stands at each height of a model (``engine.link.level``)."""
+MANY = 8
+"""Functions that one patch may put somewhere; with more it is not followed what they call."""
 CLASS_ENDINGS = ("Attention", "Layer", "Block", "Model", "ForCausalLM")
 ENCODERS = re.compile(r"[Bb]ert(?!a)|[Rr]oberta|Electra|Xmod|Data2VecText|^Ernie(?!4)")
 
@@ -419,16 +421,44 @@ def _patches(facts: Facts) -> Iterator[LibraryCalled]:
         if use.name in ("forward", "prepare_inputs_for_generation"):
             if use.name == "forward" and _held_by_own_module(use):
                 continue
-            for atom in of_type(use.assigned, LocalFunction):
-                item = _patched(facts, use, atom.info, places.get(id(atom.info.node), use.place))
+            for info in _with_wrapped(facts, [atom.info for atom in of_type(use.assigned, LocalFunction)]):
+                item = _patched(facts, use, info, places.get(id(info.node), use.place))
                 if item is not None:
-                    item = replace(item, filled=filled_beside(facts, use, atom.info))
-                    here = id(atom.info.node) in places
+                    item = replace(item, filled=filled_beside(facts, use, info))
+                    here = id(info.node) in places
                     yield item if here else replace(item, elsewhere=True)
         elif use.name in ATTENTION_PARTS:
             yield from _replaced_part(facts, use)
         else:
             yield from _replaced_class(facts, use)
+
+
+def _with_wrapped(facts: Facts, functions: list[FunctionInfo]) -> Iterator[FunctionInfo]:
+    """The functions, and those of the project that they hand all their arguments on to, as they came."""
+    for info in functions:
+        yield info
+        spec = info.node.args
+        if spec.vararg is None or spec.kwarg is None or len(functions) > MANY:
+            continue
+        for use in facts.calls:
+            if use.place.function is info and hands_all_on(use.node, spec.vararg.arg, spec.kwarg.arg):
+                for atom in of_type(use.callee, LocalFunction):
+                    if atom.info not in functions:
+                        functions.append(atom.info)
+
+
+def hands_all_on(node: ast.Call, args: str, kwargs: str) -> bool:
+    """``f(*args, **kwargs)``, with more in front at most."""
+    return (
+        bool(node.args)
+        and isinstance(node.args[-1], ast.Starred)
+        and isinstance(node.args[-1].value, ast.Name)
+        and node.args[-1].value.id == args
+        and len(node.keywords) == 1
+        and node.keywords[0].arg is None
+        and isinstance(node.keywords[0].value, ast.Name)
+        and node.keywords[0].value.id == kwargs
+    )
 
 
 def _held_by_own_module(use: AttributeUse) -> bool:

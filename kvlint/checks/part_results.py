@@ -72,7 +72,7 @@ def called_classes(facts: Facts, use: CallUse) -> set[str]:
                 return set()
             atom = atom.of
         if isinstance(atom, Model) and atom.role in ("layer", "attention"):
-            found.add(atom.cls)
+            found.add("" if atom.origin is None and has_own_kind(facts, atom.cls) else atom.cls)
         elif isinstance(atom, SuperObject) or (isinstance(atom, Instance) and atom.info.method("forward") is None):
             if not atom.info.bases_known():
                 return set()
@@ -81,6 +81,11 @@ def called_classes(facts: Facts, use: CallUse) -> set[str]:
         else:
             return set()
     return found if "" not in found else set()
+
+
+def has_own_kind(facts: Facts, cls: str) -> bool:
+    """True where a class of the file derives from one of transformers: an object that is not built here may be of it."""
+    return any(cls in use.info.foreign_bases() for use in facts.classes)
 
 
 def is_part(facts: Facts, qualified: str) -> bool:

@@ -19,6 +19,8 @@ PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
 HOOKS = frozenset({"register_forward_pre_hook", "register_forward_hook"})
+TABLE_SIZE = 40
+"""A dict with more entries is no table of what is installed."""
 CALLED_BY_USERS = ("forward", "generate", "__call__")
 """Methods of a model that people call with a cache."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -94,10 +96,22 @@ def shape(node: ast.AST | None) -> Shape:
             return ("bound", inner[1]) if inner[0] in ("name", "bound") else inner
         if last in ("staticmethod", "classmethod") and node.args:
             return shape(node.args[0])
-        return ("made", name) if name else UNKNOWN_SHAPE
+        if last == "get" and "." in name:
+            return ("item", name.rpartition(".")[0], text_of(node.args[0]) if node.args else "")
+        given = dotted(node.args[0]) if node.args else ""
+        made = ("made", name, given) if given else ("made", name)
+        return made if name else UNKNOWN_SHAPE
     if isinstance(node, ast.IfExp):
         first, second = shape(node.body), shape(node.orelse)
         return first if first != UNKNOWN_SHAPE else second
+    if isinstance(node, ast.Subscript):
+        name = dotted(node.value)
+        return ("item", name, text_of(node.slice)) if name else UNKNOWN_SHAPE
+    if isinstance(node, ast.Dict) and len(node.values) <= TABLE_SIZE:
+        names = [dotted(value) for value in node.values]
+        keys = [text_of(key) for key in node.keys if key is not None]
+        whole = names and all(names) and len(keys) == len(names)
+        return ("table", *(f"{key}={name}" for key, name in zip(keys, names, strict=True))) if whole else UNKNOWN_SHAPE
     return UNKNOWN_SHAPE
 
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 Shape = tuple[str, ...]
 """What an expression stands for, as far as names say:
 
-``("name", "a.b.c")`` a dotted name, ``("made", "a.B")`` what calling it gives, ``("bound", "f")`` a function bound to an
-object or filled in (``MethodType(f, m)``, ``f.__get__(m)``, ``partial(f)``), ``("?",)`` anything else.
+``("name", "a.b.c")`` a dotted name, ``("made", "a.B")`` what calling it gives, with the first argument behind it where that is
+a name, ``("bound", "f")`` a function bound to an object or filled in (``MethodType(f, m)``, ``f.__get__(m)``, ``partial(f)``),
+``("table", "key=f", "=g")`` a dict whose values are names (a key that is no string is empty), ``("item", "TABLE", "key")`` what a
+key of one gives (any key where it is not written), ``("?",)`` anything else.
 """
 UNKNOWN_SHAPE: Shape = ("?",)
 
