@@ -769,3 +769,251 @@ def test_functions_known_by_linking(text: str, tmp_path: Path) -> None:
 def test_fields_given_elsewhere(text: str, tmp_path: Path) -> None:
     """The call that hands over the field may stand in another file."""
     expect(text, tmp_path)
+
+
+@snippets(
+    """
+    import torch
+    from transformers import LlamaForCausalLM
+
+    class Mine(LlamaForCausalLM):
+        def think(self, input_ids, **model_kwargs):
+            for _ in range(3):
+                inputs = self.prepare_inputs_for_generation(input_ids, **model_kwargs)
+                outputs = self(**inputs)
+                model_kwargs = self._update_model_kwargs_for_generation(outputs, model_kwargs)
+                past = model_kwargs.pop("past_key_values")  # KV306
+                model_kwargs["cache"] = past
+    """,
+    """
+    import torch
+    from transformers import LlamaForCausalLM
+
+    class Mine(LlamaForCausalLM):
+        def think(self, input_ids, **model_kwargs):
+            for _ in range(3):
+                inputs = self.prepare_inputs_for_generation(input_ids, **model_kwargs)
+                outputs = self(**inputs)
+                model_kwargs = self._update_model_kwargs_for_generation(outputs, model_kwargs)
+                past = model_kwargs.pop("past_key_values", None)  # KV306
+                if past is not None:
+                    past.crop(-1)
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, logits_processor, **model_kwargs):
+        while True:
+            model_inputs = model.prepare_inputs_for_generation(input_ids, **model_kwargs)
+            outputs = model(**model_inputs, return_dict=True)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs, is_encoder_decoder=False)
+            if model_kwargs["past_key_values"] is not None:  # KV306
+                model_kwargs["past_key_values"] = model._reorder_cache(model_kwargs["past_key_values"], 3)  # KV103 KV306
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, logits_processor, **model_kwargs):
+        while True:
+            model_inputs = model.prepare_inputs_for_generation(input_ids, **model_kwargs)
+            outputs = model(**model_inputs, return_dict=True)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs, is_encoder_decoder=False)
+            if model_kwargs.get("past_key_values") is not None:  # KV306
+                model_kwargs["past_key_values"].reorder_cache(beam_idx)
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, logits_processor, **model_kwargs):
+        while True:
+            past = model_kwargs.get("past_key_values")  # KV306
+            model_inputs = model.prepare_inputs_for_generation(input_ids, **model_kwargs)
+            outputs = model(**model_inputs, return_dict=True)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+    """,
+    """
+    import torch
+
+    def speculate(model, input_ids, candidates, **model_kwargs):
+        while True:
+            inputs = model.prepare_inputs_for_generation(input_ids, **model_kwargs)
+            past = inputs.pop("past_key_values", None)  # KV306
+            outputs = model(**inputs, past_key_values=past)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+    """,
+    """
+    import torch
+    from transformers.generation.candidate_generator import AssistedCandidateGenerator
+
+    class Gen(AssistedCandidateGenerator):
+        def get_candidates(self, input_ids):
+            past = self.assistant_kwargs.get("past_key_values", None)  # KV306
+            if past is not None:
+                past.crop(-3)
+            return super().get_candidates(input_ids)
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, **model_kwargs):
+        while True:
+            model_inputs = model.prepare_inputs_for_generation(input_ids, **model_kwargs)
+            outputs = model(**model_inputs, return_dict=True)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+            del model_kwargs["past_key_values"]  # KV306
+    """,
+    """
+    import torch
+    from torch import nn
+
+    class Mine(nn.Module):
+        def _update_model_kwargs_for_generation(self, outputs, model_kwargs):
+            model_kwargs["past_key_values"] = outputs[1]
+            return model_kwargs
+
+        def sample(self, input_ids, **model_kwargs):
+            while True:
+                outputs = self(input_ids, **model_kwargs)
+                model_kwargs = self._update_model_kwargs_for_generation(outputs, model_kwargs)
+                past = model_kwargs.pop("past_key_values")
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, past, **model_kwargs):
+        model_kwargs["past_key_values"] = past
+        outputs = model(input_ids, **model_kwargs)
+        past = model_kwargs.pop("past_key_values")
+        return past
+    """,
+    """
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained("x")
+
+    def run(ids, **kwargs):
+        past = kwargs.pop("past_key_values", None)
+        return model(ids, cache=past, **kwargs)
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, **model_kwargs):
+        while True:
+            model_inputs = model.prepare_inputs_for_generation(input_ids, **model_kwargs)
+            outputs = model(**model_inputs, return_dict=True)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+            past = model_kwargs.pop("past_key_values", None)
+            if past is None:
+                past = model_kwargs.pop("cache", None)
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, **model_kwargs):
+        while True:
+            model_inputs = model.prepare_inputs_for_generation(input_ids, **model_kwargs)
+            outputs = model(**model_inputs, return_dict=True)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+            key = "cache" if "cache" in model_kwargs else "past_key_values"
+            past = model_kwargs[key]
+    """,
+    """
+    import torch
+    from transformers import LlamaForCausalLM
+
+    class Mine(LlamaForCausalLM):
+        def _update_model_kwargs_for_generation(self, outputs, model_kwargs, is_encoder_decoder=False, num_new_tokens=1):
+            model_kwargs = super()._update_model_kwargs_for_generation(outputs, model_kwargs, is_encoder_decoder, num_new_tokens)
+            past = model_kwargs.pop("past_key_values", None)  # KV306
+            if past is not None:
+                past.crop(-1)
+                model_kwargs["past_key_values"] = past
+            return model_kwargs
+    """,
+    """
+    from transformers import LlamaForCausalLM
+
+    class Mine(LlamaForCausalLM):
+        def _prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs):
+            super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+            self.last = model_kwargs["past_key_values"]  # KV306
+    """,
+    """
+    def custom_generate(model, input_ids, generation_config, logits_processor, stopping_criteria, **model_kwargs):
+        past = model_kwargs.pop("past_key_values")  # KV305
+        out = model(input_ids, past_key_values=past)
+        return out.logits
+
+    def main(model, ids):
+        return model.generate(ids, custom_generate=custom_generate)
+    """,
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, DynamicCache
+
+    def sample(model: AutoModelForCausalLM, input_ids):
+        model_kwargs = {"past_key_values": DynamicCache(), "use_cache": True}
+        while True:
+            outputs = model(input_ids, **model_kwargs)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+            past = model_kwargs.get("past_key_values")
+    """,
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, DynamicCache
+
+    def sample(model: AutoModelForCausalLM, input_ids, past):
+        model_kwargs = dict(past_key_values=past)
+        while True:
+            outputs = model(input_ids, **model_kwargs)
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+            past = model_kwargs["past_key_values"]
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, **model_kwargs):
+        while True:
+            past = model_kwargs.get("past_key_values")
+            outputs = model(**model.prepare_inputs_for_generation(input_ids, **model_kwargs))
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+
+    def main(model, ids, cache):
+        sample(model, ids, past_key_values=cache)
+    """,
+    """
+    import torch
+
+    def sample(model, input_ids, **model_kwargs):
+        while True:
+            outputs = model(**model.prepare_inputs_for_generation(input_ids, **model_kwargs))
+            if "past_key_values" not in model_kwargs:  # KV306
+                n = 1
+            model_kwargs = model._update_model_kwargs_for_generation(outputs, model_kwargs)
+    """,
+    """
+    class Gen:
+        def get_candidates(self, input_ids):
+            past = self.assistant_kwargs.get("past_key_values", None)
+            return past
+    """,
+    """
+    def custom_generate(model, input_ids, generation_config, cache=None, **model_kwargs):
+        past = cache if cache is not None else model_kwargs.pop("past_key_values")
+        return model(input_ids, past_key_values=past).logits
+
+    def main(model, ids):
+        return model.generate(ids, custom_generate=custom_generate)
+    """,
+    """
+    def custom_generate(model, input_ids, generation_config, past_key_values=None, **model_kwargs):  # KV305
+        return model(input_ids, past_key_values=past_key_values).logits
+
+    def main(model, ids):
+        return model.generate(ids, custom_generate=custom_generate)
+    """,
+)
+def test_dicts_of_generation(text: str, tmp_path: Path) -> None:
+    """The cache under its old key in the dicts of generation, and dicts that hold it there."""
+    expect(text, tmp_path)

@@ -48,7 +48,7 @@ class UnfilledCacheParameter(Check):
     """Reports functions that the library calls and that do not know the keyword it uses for the cache."""
 
     triggers = ("past_key_value", "cache_params", "forward", "prepare_inputs_for_generation")
-    also = (("forward", "prepare_inputs_for_generation"),)
+    also = (("forward", "prepare_inputs_for_generation", "custom_generate"),)
     pattern = r"\b(?:past_key_values?|cache_params|cache|layer_past|past)\s*[:=,)\"'\]]|\.\s*forward\s*=(?!=)"
     category = Category.SILENT
 

@@ -23,7 +23,7 @@ from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import tree_of
 from kvlint.checks.own_outputs import lost_fields
-from kvlint.checks.stale_keys import dead_writes, loop_reads
+from kvlint.checks.stale_keys import dead_writes, is_put, library_reads, loop_reads
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
@@ -130,7 +130,7 @@ class RenamedCacheOutputKey(Check):
             return
         renamed = stale(facts, OLD_KEYS[0])
         told: set[int] = set()
-        for item in (*loop_reads(facts), *dead_writes(facts)):
+        for item in (*loop_reads(facts), *library_reads(facts), *dead_writes(facts)):
             life = releases_of(facts.timeline, "singular-keyword-swallowed") if item.key == SINGULAR else renamed
             wrong = life & item.place.releases
             raises = item.how == "raises"
@@ -200,9 +200,15 @@ def subscripts(facts: Facts) -> Iterator[Mention]:
         key = literal(use.index)
         says = plain_dict(use.value)
         if key in OLD_KEYS and says and use.action == "load" and not is_parameter(use.node.value, use.place):
-            known = ("", key) in use.place.known_members
+            known = ("", key) in use.place.known_members or put_before(facts, use.node.value, key, use.place)
             if not known and not tested(use.node, key, use.place):
                 yield Mention(use.node.slice, key, use.place, True, says)
+
+
+def put_before(facts: Facts, holder: ast.expr, key: str, place: Place) -> bool:
+    """True where the function has put the key into the dict by itself before: what the library updates keeps it."""
+    path = path_of(holder)
+    return bool(path) and place.function is not None and is_put(facts, place.function.node, path, key, holder)
 
 
 def is_parameter(node: ast.expr, place: Place) -> bool:
@@ -243,6 +249,8 @@ def lookups(facts: Facts) -> Iterator[Mention]:
         holders = tuple(atom.of for atom in of_type(use.callee, Member))
         says = plain_dict(holders) if len(holders) == len(use.callee) else ""
         if key in OLD_KEYS and says and not is_parameter(func.value, use.place) and not has_other_lookup(use):
+            if put_before(facts, func.value, key, use.place):
+                continue
             yield Mention(use.node.args[0], key, use.place, func.attr == "pop" and len(use.arguments) == 1, says)
 
 

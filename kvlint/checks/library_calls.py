@@ -414,6 +414,7 @@ def _calls_part(function: ast.AST, name: str) -> bool:
 def _patches(facts: Facts) -> Iterator[LibraryCalled]:
     yield from _registered(facts)
     yield from _by_helpers(facts)
+    yield from _decoders(facts)
     places = {id(use.info.node): use.place for use in facts.functions}
     for use in facts.attributes:
         if use.action != "store":
@@ -488,6 +489,19 @@ def _by_helpers(facts: Facts) -> Iterator[LibraryCalled]:
             found = _at_place(facts, item.function, place or item.use.place, where, item.function.name)
             if found is not None:
                 yield replace(found, patched=item.use, elsewhere=place is None)
+
+
+def _decoders(facts: Facts) -> Iterator[LibraryCalled]:
+    """Functions that ``generate`` is told to decode with: it hands them what it would hand to its own."""
+    places = {id(use.info.node): use.place for use in facts.functions}
+    for use in facts.calls:
+        for word, value in use.keywords:
+            for atom in of_type(value, LocalFunction) if word == "custom_generate" else ():
+                place = places.get(id(atom.info.node))
+                if place is not None:
+                    yield LibraryCalled(
+                        atom.info, place, "model", kind_names(facts, "model"), atom.info.name, patched=use
+                    )
 
 
 def _outermost(facts: Facts, items: list[LibraryCalled]) -> Iterator[LibraryCalled]:
