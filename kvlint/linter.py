@@ -10,14 +10,13 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvlint import suppression
 from kvlint.diagnostics import Diagnostic, FileSpan, Placer, SourceLine, document_place, document_starts
-from kvlint.engine.units import Surroundings
 from kvlint.findings import Category, Finding
 from kvlint.fingerprint import digest
 from kvlint.fixing import MAX_ROUNDS, Unit, choose, first_unit, marked, merged_edits
@@ -197,8 +196,8 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
     try:
         facts = joint_facts(job, region, path, timeline)
         if facts is None:
-            # Nobody else decides about a module alone; what others call, take and give back is still known.
-            known = Surroundings(keywords=job.surroundings.keywords, taken=job.surroundings.taken)
+            # Nobody else decides about a module alone; what others call, take, give back and put on the library is still known.
+            known = replace(job.surroundings, around=(), places=(), own=(), handed=())
             beside_it = known if region.kind == "module" else None
             facts = analyse(region, path, job.target, project_of(path.parent), timeline, around, beside_it)
     except (SyntaxError, RecursionError, MemoryError) as problem:

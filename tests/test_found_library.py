@@ -1017,3 +1017,167 @@ def test_fields_given_elsewhere(text: str, tmp_path: Path) -> None:
 def test_dicts_of_generation(text: str, tmp_path: Path) -> None:
     """The cache under its old key in the dicts of generation, and dicts that hold it there."""
     expect(text, tmp_path)
+
+
+@snippets(
+    """
+    from transformers.models.llama.modeling_llama import LlamaModel
+
+    def mask(self, attention_mask, input_tensor, cache_position, past_key_values, output_attentions):
+        return None
+
+    LlamaModel._update_causal_mask = mask  # KV103
+    """,
+    """
+    from transformers.models.llama import modeling_llama
+
+    def mask(self, attention_mask, input_tensor, cache_position, past_key_values, output_attentions):
+        return None
+
+    setattr(modeling_llama.LlamaModel, "_update_causal_mask", mask)  # KV103
+    """,
+    """
+    import types
+    from transformers import LlamaForCausalLM
+
+    def mask(self, attention_mask, input_tensor, cache_position, past_key_values, output_attentions):
+        return None
+
+    model = LlamaForCausalLM.from_pretrained("x")
+    model.model._update_causal_mask = types.MethodType(mask, model.model)  # KV103
+    """,
+    """
+    from transformers.generation.utils import GenerationMixin
+
+    def extract(self, outputs):
+        return outputs.past_key_values
+
+    GenerationMixin._extract_past_from_model_output = extract  # KV103
+    """,
+    """
+    from transformers.generation.utils import GenerationMixin
+
+    def greedy(self, input_ids, **model_kwargs):
+        return input_ids
+
+    GenerationMixin.greedy_search = greedy  # KV103
+    GenerationMixin._sample = greedy
+    """,
+    """
+    import transformers
+
+    def greedy(self, input_ids, **model_kwargs):
+        return input_ids
+
+    transformers.generation.utils.GenerationMixin._contrastive_search = greedy  # KV103
+    """,
+    """
+    from transformers import LlamaModel
+
+    class Mine(LlamaModel):
+        def _update_causal_mask(self, attention_mask, input_tensor, cache_position, past_key_values, output_attentions=False):  # KV103
+            return None
+    """,
+    """
+    from transformers import LlamaModel
+
+    class Mine(LlamaModel):
+        def _update_causal_mask(self, attention_mask, input_tensor, cache_position, past_key_values, output_attentions=False):
+            return None
+
+        def forward(self, input_ids, attention_mask=None, cache=None, **kwargs):
+            return self._update_causal_mask(attention_mask, None, None, cache)
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaModel
+
+    def mask(self, attention_mask, input_tensor, cache_position, past_key_values, output_attentions):
+        return None
+
+    def forward(self, input_ids, attention_mask=None, cache=None, **kwargs):
+        return self._update_causal_mask(attention_mask, None, None, cache, False)
+
+    LlamaModel._update_causal_mask = mask
+    LlamaModel.forward = forward
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaModel
+
+    def mask(self, attention_mask, input_tensor, cache_position, past_key_values, output_attentions):
+        return None
+
+    LlamaModel._update_causal_mask = mask
+    #== other.py
+    from transformers.models.llama.modeling_llama import LlamaModel
+
+    class Mine(LlamaModel):
+        def forward(self, input_ids, attention_mask=None, cache=None, **kwargs):
+            return self._update_causal_mask(attention_mask, None, None, cache, False)
+    """,
+    """
+    from transformers.models.llama.modeling_llama import LlamaModel
+
+    def mask(self, attention_mask, input_tensor, cache_position, past_key_values, output_attentions):
+        return None
+
+    if hasattr(LlamaModel, "_update_causal_mask"):
+        LlamaModel._update_causal_mask = mask
+    """,
+    """
+    from torch import nn
+
+    class Mine(nn.Module):
+        def _update_causal_mask(self, attention_mask):
+            return attention_mask
+
+    def other(self, m):
+        return m
+
+    Mine._update_causal_mask = other
+    """,
+    """
+    from transformers import AutoModelForCausalLM
+    import types
+
+    def mask(self, attention_mask):
+        return None
+
+    model = AutoModelForCausalLM.from_pretrained("x", trust_remote_code=True)
+    model.model._update_causal_mask = types.MethodType(mask, model.model)
+    """,
+    """
+    from transformers.generation.utils import GenerationMixin
+
+    def prepare(self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length):
+        return None
+
+    def update(self, outputs, model_kwargs, is_encoder_decoder=False, num_new_tokens=1):
+        return model_kwargs
+
+    GenerationMixin._prepare_cache_for_generation = prepare
+    GenerationMixin._update_model_kwargs_for_generation = update
+    """,
+    """
+    from transformers import LlamaForCausalLM
+
+    LlamaForCausalLM._supports_cache_class = True
+    """,
+    """
+    from transformers import LlamaForCausalLM, PreTrainedModel
+
+    class Mine(LlamaForCausalLM):
+        def _temporary_reorder_cache(self, past_key_values, beam_idx):  # KV103
+            return past_key_values
+    """,
+    """
+    from transformers.models.bart.modeling_bart import BartDecoder
+
+    def mask(self, *args):
+        return None
+
+    BartDecoder._update_causal_mask = mask  # KV103
+    """,
+)
+def test_dead_patches(text: str, tmp_path: Path) -> None:
+    """Methods that are put, or overridden, where nothing calls them any more."""
+    expect(text, tmp_path)

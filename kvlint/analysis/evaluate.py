@@ -1560,14 +1560,13 @@ def is_library_part(atom: Atom) -> bool:
 
 
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
-    """True where a function of the file takes the place of a ``forward``, or a class that of a class of transformers."""
+    """True where a function of the file takes the place of a ``forward``, or something of it that of something of transformers."""
     if target.attr in HOOKS:
         return any(isinstance(atom, LocalFunction) for atom in value)
     if target.attr in ATTENTION_PARTS:
         in_layer = any(isinstance(atom, Model) and atom.role == "layer" for atom in base)
         return in_layer and any(isinstance(atom, Instance) for atom in value)
-    kinds = (LocalClass, LocalFunction) if target.attr == "update" else LocalClass
-    if not any(isinstance(atom, kinds) for atom in value):
+    if not any(isinstance(atom, (LocalClass, LocalFunction)) for atom in value):
         return False
     return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)
 
@@ -1656,5 +1655,6 @@ def analyse(
     walker.around = around
     if surroundings is not None:
         walker.surroundings = surroundings
+        walker._shims.update(surroundings.shims)
     walker.run()
     return walker.facts(region.kind)

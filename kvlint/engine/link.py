@@ -471,7 +471,7 @@ class Project:
             tuple(key for key in self.own_classes if key[0] in inside),
             tuple(key for key in self.handed if key[0] in inside),
             self.shims,
-            self._called_on_caches(inside),
+            self._called_here(inside),
             elsewhere(self._keywords, self.units[path].keywords) if path in self.units else (),
             elsewhere(self._taken, self.units[path].taken) if path in self.units else (),
         )
@@ -485,9 +485,20 @@ class Project:
     def _taken(self) -> Counter[str]:
         return Counter(word for unit in self.units.values() for word in unit.taken)
 
-    def _called_on_caches(self, inside: frozenset[str]) -> tuple[str, ...]:
-        """Names of methods of the cache classes in these files that some file of the project calls, sorted."""
+    def _called_here(self, inside: frozenset[str]) -> tuple[str, ...]:
+        """Names that some file of the project calls, sorted: of methods of the cache classes in these files, of their private
+        methods, and of private members that they put on classes."""
         names = {
+            name
+            for path in inside
+            if path in self.units
+            for name in (
+                *(put.member for put in self.units[path].puts if put.how in ("attribute", "setattr")),
+                *(item.name for item in self.units[path].functions if item.owner),
+            )
+            if name.startswith("_")
+        }
+        names |= {
             item.name
             for path in inside
             for item in (self.units[path].functions if path in self.units else ())
@@ -501,13 +512,15 @@ class Project:
 
     @cached_property
     def shims(self) -> tuple[str, ...]:
-        """Names that the project puts on caches of the library, or on the modules that hold them."""
+        """Names that the project puts on caches of the library, or on the modules that hold them, and private ones that it
+        puts on any class of the library."""
         found: set[str] = set()
         for path, unit in self.units.items():
             for put in unit.puts:
                 if put.how in ("attribute", "setattr") and put.member and put.member not in CALLED_MEMBERS:
                     for thing in self.meaning(path, put.target, put.function):
-                        if thing.kind == "library" and HOLDS_CACHES.search(thing.name):
+                        private = put.member.startswith("_") and thing.name.rpartition(".")[2][:1].isupper()
+                        if thing.kind == "library" and (private or HOLDS_CACHES.search(thing.name)):
                             found.add(put.member)
         return tuple(sorted(found))
 

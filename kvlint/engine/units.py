@@ -128,8 +128,9 @@ class Surroundings:
     *places* are those of functions and classes of these files. *own* are (path, qualified name) of classes whose methods
     the project calls by itself and the library never does, *handed* those that it puts, or leaves, where the library calls
     them. *shims* are names that the project puts on the library's
-    caches, or on the modules that hold them, so that they exist there on every release. *called* are names of methods of
-    the cache classes in these files that some file of the project calls. *keywords* are those
+    caches, or on the modules that hold them, and private ones on any class of it, so that they exist there on every release.
+    *called* are names of methods of the cache classes in these files, of private methods and of private members put on classes
+    that some file of the project calls. *keywords* are those
     of the other files' units: callers that a rename does not see. *taken* are names that ``forward`` methods there take, and
     ``prepare_inputs_for_generation`` where one there gives its cache back under an older name.
     """
