@@ -61,33 +61,35 @@ G51 = (".h", "Attention", "Block", "Layer", "attention", "attn", "blocks", "laye
 G52 = ("prepare_inputs_for_generation",)
 G53 = ("position_ids",)
 G54 = ("input_ids",)
-G55 = ("cache_implementation",)
-G56 = ("cache_config", "cache_implementation", "max_cache_len", "return_legacy_cache",)
-G57 = ("QuantizedCache", "quantized",)
-G58 = ("cache_implementation", "QuantizedCache",)
-G59 = ("cache[", "cache_k", "cache_v", "cat(", "concat", "k_cache", "key_cache", "stack(", "v_cache", "value_cache",)
-G60 = (".shape", ".size(",)
-G61 = ("[ ...,", "[ :,", "[...,", "[:,", "index_select", "narrow(",)
-G62 = ("Cache", "cache.update", "flash_attn_func", "flash_attn_with_kvcache", "past_key", "scaled_dot_product_attention",)
-G63 = ("KV", "k.shape", "key.shape", "key_value", "keys.shape", "kv", "query_groups",)
-G64 = ("%", "//",)
-G65 = ("cat(", "concat", "expand(", "repeat(", "repeat_interleave", "repeat_kv", "stack(", "tile(",)
-G66 = ("Gemma", "LLaMA", "Llama", "Mistral", "Mixtral", "Qwen", "gemma", "head_dim", "heads", "hidden_size", "llama", "mistral", "mixtral", "n_embd", "n_head", "qwen",)
-G67 = ("cache", "Cache", "CACHE", "past", "Past", "PAST", "kv", "KV", "Kv", "register_buffer",)
-G68 = ("deepseek", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim",)
-G69 = ("hidden_size",)
-G70 = ("num_attention_heads",)
-G71 = ("cache", "Cache", "CACHE", "past", "Past", "PAST", "kv", "KV", "Kv", "key_value_heads",)
-G72 = ("\"cache\"", "'cache'", "cache=", "copy.copy", "past_key_values\"", "past_key_values'", "past_key_values=",)
-G73 = ("apply_chat_template",)
-G74 = ("cache=", "past_key_values=",)
-G75 = (".expand(", ".repeat(", "num_beams", "num_return_sequences", "repeat_interleave",)
-G76 = ("cache", "past_key_values",)
-G77 = (".crop(", "cache=", "get_seq_length", "get_usable_length", "past_key_values=",)
-G78 = ("use_cache",)
-G79 = ("\"cache\"", "'cache'", "cache=", "past_key_values\"", "past_key_values'", "past_key_values=",)
-G80 = ("VERSION", "Version", "version",)
-G81 = ("transformers",)
+G55 = ("generate",)
+G56 = ("PreTrainedModel", "Model",)
+G57 = ("cache_implementation",)
+G58 = ("cache_config", "cache_implementation", "max_cache_len", "return_legacy_cache",)
+G59 = ("QuantizedCache", "quantized",)
+G60 = ("cache_implementation", "QuantizedCache",)
+G61 = ("cache[", "cache_k", "cache_v", "cat(", "concat", "k_cache", "key_cache", "stack(", "v_cache", "value_cache",)
+G62 = (".shape", ".size(",)
+G63 = ("[ ...,", "[ :,", "[...,", "[:,", "index_select", "narrow(",)
+G64 = ("Cache", "cache.update", "flash_attn_func", "flash_attn_with_kvcache", "past_key", "scaled_dot_product_attention",)
+G65 = ("KV", "k.shape", "key.shape", "key_value", "keys.shape", "kv", "query_groups",)
+G66 = ("%", "//",)
+G67 = ("cat(", "concat", "expand(", "repeat(", "repeat_interleave", "repeat_kv", "stack(", "tile(",)
+G68 = ("Gemma", "LLaMA", "Llama", "Mistral", "Mixtral", "Qwen", "gemma", "head_dim", "heads", "hidden_size", "llama", "mistral", "mixtral", "n_embd", "n_head", "qwen",)
+G69 = ("cache", "Cache", "CACHE", "past", "Past", "PAST", "kv", "KV", "Kv", "register_buffer",)
+G70 = ("deepseek", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim",)
+G71 = ("hidden_size",)
+G72 = ("num_attention_heads",)
+G73 = ("cache", "Cache", "CACHE", "past", "Past", "PAST", "kv", "KV", "Kv", "key_value_heads",)
+G74 = ("\"cache\"", "'cache'", "cache=", "copy.copy", "past_key_values\"", "past_key_values'", "past_key_values=",)
+G75 = ("apply_chat_template",)
+G76 = ("cache=", "past_key_values=",)
+G77 = (".expand(", ".repeat(", "num_beams", "num_return_sequences", "repeat_interleave",)
+G78 = ("cache", "past_key_values",)
+G79 = (".crop(", "cache=", "get_seq_length", "get_usable_length", "past_key_values=",)
+G80 = ("use_cache",)
+G81 = ("\"cache\"", "'cache'", "cache=", "past_key_values\"", "past_key_values'", "past_key_values=",)
+G82 = ("VERSION", "Version", "version",)
+G83 = ("transformers",)
 
 SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV101": ((G0, G1,), "", (((G2,), {"DFlashCache": 0xffffffffffffffffffffffffff, "EncoderDecoderCache": 0xffffff, "HQQQuantizedCache": 0x1ffffffffffe000000000000007ffff, "HybridCache": 0x1ffffffffffe000000000000007ffff, "HybridChunkedCache": 0x1ffffffffffe0000001ffffffffffff, "MambaCache": 0x1fffffffffffff00000000000ffffff, "MtpCache": 0x3fffffffffffffffffffffffff, "OffloadedCache": 0x1ffffffffffe000000000001fffffff, "OffloadedHybridCache": 0x1ffffffffffe000001fffffffffffff, "OffloadedStaticCache": 0x1ffffffffffe00000000000ffffffff, "QuantizedCache": 0x7ffff, "QuantoQuantizedCache": 0x1ffffffffffe000000000000007ffff, "SinkCache": 0x1ffffffffffe0000000000000000000, "SlidingWindowCache": 0x7e000000000000007ffff, "StaticCache": 0x3f}), ((G3,), {"Cache": 0x1ffffffffffffffe01fffffffffffff, "DynamicCache": 0x1ffffffffffffffffe0000000001fff}), ((G4,), {"HQQQuantizedCache": 0x1fffffffffffff000000000ffffffff, "HybridCache": 0x1fffffffffffff000000000ffffffff, "HybridChunkedCache": 0x1fffffffffffff00001ffffffffffff, "MambaCache": 0x1ffffffffffffffe0000000ffffffff, "OffloadedHybridCache": 0x1fffffffffffff0001fffffffffffff, "OffloadedStaticCache": 0x1fffffffffffff000000000ffffffff, "QuantoQuantizedCache": 0x1fffffffffffff000000000ffffffff, "SlidingWindowCache": 0x1fffffffffffff000000000ffffffff, "StaticCache": 0x1fffffffffffff000000000ffffffff}), ((G5,), {"DynamicCache": 0x1ffffffffffffff, "EncoderDecoderCache": 0x1fffffffffffffff, "HybridCache": 0x1fffffffffffff0001fffffffffffff, "StaticCache": 0xffffffff}), ((G6,), {"Cache": 0x1ffffffffffffff}), ((G7,), {"Cache": 0x1fffffffffffffff}), ((G8,), {"~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache)\\b": 0x2000000000fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DFlashCache|DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DFlashCache|DynamicCache)\\b": 0xffffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache)\\b": 0x7, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache)\\b": 0x7ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|MiniMaxCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|MiniMaxCache)\\b": 0x1ffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|QuantizedCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|QuantizedCache|StaticCache)\\b": 0xfffffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|ReformerDynamicCache|xLSTMCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|ReformerDynamicCache|xLSTMCache)\\b": 0x1fffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|EncoderDecoderCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|EncoderDecoderCache|StaticCache)\\b": 0x7fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|QuantizedCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|QuantizedCache|StaticCache)\\b": 0x1ffffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Cache|DynamicCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Cache|DynamicCache|StaticCache)\\b": 0x3fffffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:DynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:DynamicCache)\\b": 0x3fff000000fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:EncoderDecoderCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:EncoderDecoderCache|StaticCache)\\b": 0x1ffffffffffffffffffe000ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:FalconHybridMambaAttentionDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:FalconHybridMambaAttentionDynamicCache)\\b": 0x1fffffffffc000001ffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:FalconMambaCache|Lfm2HybridConvCache|MambaCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:FalconMambaCache|Lfm2HybridConvCache|MambaCache)\\b": 0x1fffffffffc00001fffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridCache)\\b": 0x1fffffffffffff00000003fffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridCache|StaticCache)\\b": 0x1fffffffffffffffe001fffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridChunkedCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridChunkedCache)\\b": 0x1fffffffffffffffe03ffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridMambaAttentionDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridMambaAttentionDynamicCache)\\b": 0x1ffffffffffffffffffff07ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:HybridMambaAttentionDynamicCache|ZambaHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:HybridMambaAttentionDynamicCache|ZambaHybridDynamicCache)\\b": 0x1fffffffffc0000000000ffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Lfm2MoeHybridConvCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Lfm2MoeHybridConvCache)\\b": 0x1fffffffffc1fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Mamba2Cache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Mamba2Cache)\\b": 0x1fffffffffc0000000000001fffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:MambaCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:MambaCache)\\b": 0x1ffffffffffffffe0000000ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:NemotronHHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:NemotronHHybridDynamicCache)\\b": 0x1fffffffffcffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:OlmoHybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:OlmoHybridDynamicCache)\\b": 0x1ffff000000ffffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Qwen3NextDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Qwen3NextDynamicCache)\\b": 0x1fffffffffc007fffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Qwen3_5DynamicCache|Qwen3_5MoeDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Qwen3_5DynamicCache|Qwen3_5MoeDynamicCache)\\b": 0x1fffffffffc7fffffffffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:SlidingWindowCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:SlidingWindowCache)\\b": 0x1fffffffffffffffe000f07ffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:SlidingWindowCache|StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:SlidingWindowCache|StaticCache)\\b": 0x1fffffffffffffffe1fffffffffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:StaticCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:StaticCache)\\b": 0x1fffffffffffffffe00000000ffffff, "~(?:models[.\\w]*|modeling_\\w+)\\s+import\\s+(?:\\([^)]*|[^\\n]*)\\b(?:Zamba2HybridDynamicCache)\\b|(?:models[.\\w]*|modeling_\\w+)\\.(?:Zamba2HybridDynamicCache)\\b": 0x1fffffffffc000000000fffffffffff}), ((), {"EncoderDecoderCache": 0xffffff, "FalconMambaCache": 0x1fffffffffc00001fffffffffffffff, "HQQQuantizedCache": 0x1ffffffffffe000000000000007ffff, "HybridCache": 0x1ffffffffffe000000000001fffffff, "HybridChunkedCache": 0x1ffffffffffe0001fffffffffffffff, "MambaCache": 0x1fffffffffc0000000000001fffffff, "OffloadedCache": 0x1ffffffffffe000000000001fffffff, "OffloadedStaticCache": 0x1ffffffffffe00000000000ffffffff, "QuantizedCache": 0x7ffff, "QuantoQuantizedCache": 0x1ffffffffffe000000000000007ffff, "SinkCache": 0x1ffffffffffe0000000000000000000, "SlidingWindowCache": 0x1ffffffffffe000000000001fffffff, "StaticCache": 0x3f}), ((G9,), {"EncoderDecoderCache": 0xffffff, "HQQQuantizedCache": 0x1ffffffffffffffffffffff0007ffff, "HybridCache": 0x1ffffffffffffffffffffff0007ffff, "HybridChunkedCache": 0x1fffffffffffff00007ffffffffffff, "MambaCache": 0x1ffffffffffffffffffffff00ffffff, "OffloadedCache": 0x1fffffffffffff0000000001fffffff, "OffloadedHybridCache": 0x1fffffffffffff0001fffffffffffff, "QuantizedCache": 0xfffffffffffffffff, "QuantoQuantizedCache": 0x1ffffffffffffffffffffff0007ffff, "SlidingWindowCache": 0x1ffffffffffffffffffffff0007ffff, "StaticCache": 0xfffe000070000003f}),)),
@@ -118,28 +120,29 @@ SIEVES: dict[str, tuple[Groups, str, tuple[Way, ...]]] = {
     "KV308": ((G50, G1,), "", ()),
     "KV309": ((G51, G1,), "modeling_\\w+\\s+import|\\.\\s*(?:layers|blocks|h)\\b|super\\s*\\(\\s*\\)\\s*[(.]|\\.\\s*forward\\s*=(?!=)|_(?:CLASSES|TYPES)\\b|\\bsetattr\\b|MethodType|\\.\\s*\\w*Att\\w*\\s*=(?!=)|Att\\w*\\s+as\\b|\\bclass\\s+\\w+\\s*\\([^)]*(?:[aA]tt|Block|Layer)", ()),
     "KV310": ((G52, G53, G54, G1,), "", ()),
-    "KV401": ((G55,), "", ()),
-    "KV402": ((G55,), "", ()),
-    "KV403": ((G56,), "", ()),
-    "KV404": ((G57, G58,), "", ()),
-    "KV501": ((G59,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV502": ((G59,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV503": ((G60,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV504": ((G61,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV505": ((G62,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV601": ((G63, G64,), "%\\s*[A-Za-z_(]|//\\s*[\\w.\\[\\]\\\"'(]*(?:kv|KV|key_value|query_groups)", ()),
-    "KV602": ((G65,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
-    "KV701": ((G66, G67,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=|def \\w*cache|key_value_heads|register_buffer", ()),
-    "KV702": ((G68, G20,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=|def \\w*cache|key_value_heads|register_buffer", ()),
-    "KV703": ((G69, G70, G71,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=|def \\w*cache|key_value_heads|register_buffer", ()),
-    "KV801": ((G72, G1,), "", ()),
-    "KV802": ((G73, G1,), "", ()),
-    "KV803": ((G74, G1,), "", ()),
-    "KV804": ((G75, G76, G1,), "", ()),
-    "KV805": ((G77, G1,), "", ()),
-    "KV806": ((G78, G1,), "", ()),
-    "KV807": ((G79, G1,), "", ()),
-    "KV901": ((G80, G81,), "", ()),
+    "KV311": ((G55, G56, G1,), "\\.\\s*generate\\b", ()),
+    "KV401": ((G57,), "", ()),
+    "KV402": ((G57,), "", ()),
+    "KV403": ((G58,), "", ()),
+    "KV404": ((G59, G60,), "", ()),
+    "KV501": ((G61,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV502": ((G61,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV503": ((G62,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV504": ((G63,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV505": ((G64,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV601": ((G65, G66,), "%\\s*[A-Za-z_(]|//\\s*[\\w.\\[\\]\\\"'(]*(?:kv|KV|key_value|query_groups)", ()),
+    "KV602": ((G67,), "(?i)head|attn|attention|einsum|rearrange|cache|matmul|(?<![a-z0-9])(?:h|g|k|n_?h|nh|n_hd|num_h|n_?q|nqh|h_?q|hq|h_?k|hk|h_?kv|kv_?h|nkv|n_?kv|n_?rep|rep|hd|hs|dh|d_?[hkvq]|d_?kv|d_?qk|hdim)(?![a-z0-9])", ()),
+    "KV701": ((G68, G69,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=|def \\w*cache|key_value_heads|register_buffer", ()),
+    "KV702": ((G70, G20,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=|def \\w*cache|key_value_heads|register_buffer", ()),
+    "KV703": ((G71, G72, G73,), "(?i)head_dim|kv_cache|kvcache|past_k|past_v|k_cache|v_cache|key_cache|value_cache|dynamiccache|from_legacy_cache|cache_size|cache_bytes|cache_mem|cache_gb|cache_mb|cache_gib|cache_k|cache_v|kv(?<![a-z]kv)s?(?![a-z])|key.{0,6}value.{0,6}cache|kv.{0,6}value.{0,6}cache|pkv(?<![a-z0-9]pkv)|cache(?<!\\wcache)\\s*=|def \\w*cache|key_value_heads|register_buffer", ()),
+    "KV801": ((G74, G1,), "", ()),
+    "KV802": ((G75, G1,), "", ()),
+    "KV803": ((G76, G1,), "", ()),
+    "KV804": ((G77, G78, G1,), "", ()),
+    "KV805": ((G79, G1,), "", ()),
+    "KV806": ((G80, G1,), "", ()),
+    "KV807": ((G81, G1,), "", ()),
+    "KV901": ((G82, G83,), "", ()),
 }
 
 OFF_BY_DEFAULT: tuple[str, ...] = (

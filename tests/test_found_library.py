@@ -1181,3 +1181,221 @@ def test_dicts_of_generation(text: str, tmp_path: Path) -> None:
 def test_dead_patches(text: str, tmp_path: Path) -> None:
     """Methods that are put, or overridden, where nothing calls them any more."""
     expect(text, tmp_path)
+
+
+@snippets(
+    """
+    import torch
+    from transformers import PreTrainedModel
+
+    class Mine(PreTrainedModel):
+        def forward(self, input_ids=None, past_key_values=None):
+            return input_ids
+
+    m = Mine(config)
+    m.generate(ids)  # KV311
+    """,
+    """
+    from transformers import LlamaPreTrainedModel
+
+    class Mine(LlamaPreTrainedModel):
+        def prepare_inputs_for_generation(self, input_ids, **kw):
+            return {"input_ids": input_ids}
+
+    m = Mine.from_pretrained("x")
+    out = m.generate(ids)  # KV311
+    """,
+    """
+    from transformers import PreTrainedModel
+
+    class LM(PreTrainedModel):
+        def prepare_inputs_for_generation(self, input_ids, **kw):
+            return {"input_ids": input_ids}
+
+    class VLM(PreTrainedModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.language_model = LM(config.text)
+
+        def chat(self, ids):
+            return self.language_model.generate(ids)  # KV311
+    """,
+    """
+    from transformers import PreTrainedModel
+
+    class LM(PreTrainedModel):
+        def prepare_inputs_for_generation(self, input_ids, **kw):
+            return {"input_ids": input_ids}
+
+        def chat(self, ids):
+            return self.generate(ids)
+    """,
+    """
+    from transformers import PreTrainedModel
+
+    class LM(PreTrainedModel):
+        def generate(self, ids, **kw):
+            return super().generate(ids, **kw)  # KV311
+
+    LM(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel, GenerationMixin, LlamaForCausalLM
+
+    class LM(PreTrainedModel, GenerationMixin):
+        pass
+
+    class LM2(LlamaForCausalLM):
+        pass
+
+    class LM3(LM):
+        pass
+
+    LM(config).generate(3)
+    LM2(config).generate(3)
+    LM3(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel
+    from somewhere import Gen
+
+    class LM(PreTrainedModel, Gen):
+        pass
+
+    LM(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel, AutoModelForCausalLM
+
+    class LM(PreTrainedModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.lm = AutoModelForCausalLM.from_config(config)
+            self.generate = self.lm.generate
+
+    class LM2(PreTrainedModel):
+        def __getattr__(self, name):
+            return getattr(self.lm, name)
+
+    LM(config).generate(3)
+    LM2(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel, GenerationMixin
+
+    class LM(PreTrainedModel):
+        pass
+
+    LM.generate = GenerationMixin.generate
+    LM(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel, GenerationMixin
+
+    class LM(PreTrainedModel):
+        pass
+
+    LM.__bases__ = (PreTrainedModel, GenerationMixin)
+    LM(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel
+
+    class LM(PreTrainedModel):
+        pass
+
+    m = LM(config)
+    if hasattr(m, "generate"):
+        m.generate(3)
+    try:
+        m.generate(3)
+    except AttributeError:
+        pass
+    """,
+    """
+    from lib import LM
+
+    m = LM.from_pretrained("x").eval().to("cuda")
+    m.generate(3)  # KV311
+    #== lib.py
+    from transformers import PreTrainedModel
+
+    class LM(PreTrainedModel):
+        def forward(self, input_ids=None, past_key_values=None, cache=None):
+            return input_ids
+    """,
+    """
+    from transformers import PreTrainedModel
+
+    class Gen:
+        def generate(self, ids):
+            return ids
+
+    class LM(Gen, PreTrainedModel):
+        pass
+
+    LM(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel, AutoModelForCausalLM
+
+    class LM(PreTrainedModel):
+        pass
+
+    AutoModelForCausalLM.register(Cfg, LM)
+    m = AutoModelForCausalLM.from_pretrained("x")
+    m.generate(3)
+    """,
+    """
+    import transformers
+    from transformers import PreTrainedModel
+    from packaging.version import Version
+
+    if Version(transformers.__version__) >= Version("4.50"):
+        from transformers import GenerationMixin
+
+        class LM(PreTrainedModel, GenerationMixin):
+            pass
+    else:
+
+        class LM(PreTrainedModel):
+            pass
+
+    LM(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel
+
+    try:
+        from transformers import GenerationMixin
+    except ImportError:
+        GenerationMixin = object
+
+    class LM(PreTrainedModel, GenerationMixin):
+        pass
+
+    LM(config).generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel
+    from peft import get_peft_model
+
+    class LM(PreTrainedModel):
+        pass
+
+    m = get_peft_model(LM(config), c)
+    m.generate(3)
+    """,
+    """
+    from transformers import PreTrainedModel, LlamaForCausalLM
+
+    class LM(PreTrainedModel):
+        pass
+
+    m = LM(config) if x else LlamaForCausalLM(config)
+    m.generate(3)
+    """,
+)
+def test_generate_of_own_classes(text: str, tmp_path: Path) -> None:
+    """A class without the mixin has no generate, unless something else brings it."""
+    expect(text, tmp_path)

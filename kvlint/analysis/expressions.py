@@ -844,7 +844,7 @@ class Expressions(Recorder):
     ) -> None:
         if action == "load" and name in self._shims:
             return
-        kinds = WITH_MODELS if name.startswith("_") or name == "generation_config" else INTERESTING
+        kinds = WITH_MODELS if name.startswith("_") or name in ("generation_config", "generate") else INTERESTING
         if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds):
             if not self.names_cache_class(base) and not is_cache_config(base):
                 return

@@ -18,6 +18,7 @@ CACHE_KEYWORDS = frozenset({"cache", "past_key_values", "past_key_value", "cache
 PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
+LOADERS = frozenset({"from_pretrained", "from_config", "_from_config"})
 HOOKS = frozenset({"register_forward_pre_hook", "register_forward_hook"})
 TABLE_SIZE = 40
 """A dict with more entries is no table of what is installed."""
@@ -302,6 +303,8 @@ class Lowering:
         last = node.func.attr if isinstance(node.func, ast.Attribute) else name
         if last:
             self.called.add(last)
+            if last in LOADERS:  # of a class of the project: it makes an object of it
+                self.called.add(name.rpartition(".")[0].rpartition(".")[2])
             if last not in self.given and any(map(speaks, (*node.args, *node.keywords))):
                 self.given.add(last)
         if last == "setattr" and len(node.args) == 3:
