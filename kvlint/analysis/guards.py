@@ -522,9 +522,17 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
             kept.append(atom)
     if not kept:
         kept += [Instance(info) for info in classes.own]
-    if not kept and "." in path and classes.caches and not (classes.has_tuple or classes.has_other):
+    asked_alone = classes.caches and not (classes.has_tuple or classes.has_other)
+    if not kept and asked_alone and ("." in path or all(map(is_promise, value))):
         kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))  # None until somebody sets it
     return tuple(kept) or (Unknown(),)
+
+
+def is_promise(atom: Atom) -> bool:
+    """True for what only an annotation says, and for a default: code that asks for something else gets that as well."""
+    if isinstance(atom, LegacyCache):
+        return atom.built == "annotation"
+    return isinstance(atom, NoneValue) or (isinstance(atom, Sequence) and atom.promised)
 
 
 def narrowed_model(model: Model, classes: tuple[str, ...], origin: Origin) -> Model:
