@@ -1399,3 +1399,60 @@ def test_dead_patches(text: str, tmp_path: Path) -> None:
 def test_generate_of_own_classes(text: str, tmp_path: Path) -> None:
     """A class without the mixin has no generate, unless something else brings it."""
     expect(text, tmp_path)
+
+
+@snippets(
+    """
+    import torch
+    from torch.utils import _pytree as pytree
+    from transformers.cache_utils import DynamicCache
+
+    def flatten(cache: DynamicCache):
+        return pytree._dict_flatten({"keys": [l.keys for l in cache.layers], "values": [l.values for l in cache.layers]})
+
+    def unflatten(values, context):
+        state = pytree._dict_unflatten(values, context)
+        cache = DynamicCache()
+        for name, value in state.items():
+            setattr(cache, name, value)
+        return cache
+
+    pytree.register_pytree_node(DynamicCache, flatten, unflatten)
+    """,
+    """
+    import torch
+    from transformers.cache_utils import DynamicCache
+
+    def flatten(cache):
+        return [cache.key_cache, cache.value_cache], ["key_cache", "value_cache"]  # KV202
+
+    def unflatten(values, names):
+        cache = DynamicCache()
+        for name, value in zip(names, values):
+            setattr(cache, name, value)  # KV203
+        return cache
+
+    torch.utils._pytree.register_pytree_node(DynamicCache, flatten, unflatten)
+    """,
+    """
+    import torch
+    from transformers.cache_utils import DynamicCache
+
+    class State:
+        pass
+
+    def flatten(cache):
+        return [cache.key_cache, cache.value_cache], ["key_cache", "value_cache"]
+
+    def unflatten(values, names):
+        cache = State()
+        for name, value in zip(names, values):
+            setattr(cache, name, value)
+        return cache
+
+    torch.utils._pytree.register_pytree_node(State, flatten, unflatten)
+    """,
+)
+def test_pytrees_of_caches(text: str, tmp_path: Path) -> None:
+    """A pytree node is flattened and rebuilt by functions that belong together."""
+    expect(text, tmp_path)
