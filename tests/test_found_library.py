@@ -1456,3 +1456,53 @@ def test_generate_of_own_classes(text: str, tmp_path: Path) -> None:
 def test_pytrees_of_caches(text: str, tmp_path: Path) -> None:
     """A pytree node is flattened and rebuilt by functions that belong together."""
     expect(text, tmp_path)
+
+
+@snippets(
+    """
+    from transformers import DynamicCache, Gemma3ForCausalLM
+
+    model = Gemma3ForCausalLM.from_pretrained("google/gemma-3-1b-it")
+    cache = DynamicCache()  # KV808
+    model(ids, past_key_values=cache, use_cache=True)
+    """,
+    """
+    from transformers import DynamicCache, AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained("google/gemma-3-1b-it")
+    out = model.generate(ids, cache=DynamicCache())  # KV808
+    """,
+    """
+    from transformers import DynamicCache, AutoModelForCausalLM, LlamaForCausalLM, MistralForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+    out = model.generate(ids, cache=DynamicCache())
+    m2 = MistralForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+    out = m2.generate(ids, cache=DynamicCache())
+    """,
+    """
+    from transformers import DynamicCache, Gemma3ForCausalLM
+
+    model = Gemma3ForCausalLM.from_pretrained("google/gemma-3-1b-it")
+    cache = DynamicCache(config=model.config)
+    model(ids, past_key_values=cache, use_cache=True)
+    """,
+    """
+    from transformers import DynamicCache, Gemma3ForCausalLM
+
+    model = Gemma3ForCausalLM.from_pretrained("google/gemma-3-1b-it")
+    cache = DynamicCache()
+    model(ids, past_key_values=cache, use_cache=True)
+    cache.crop(-3)
+    """,
+    """
+    from transformers import DynamicCache, AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(name)
+    cache = DynamicCache()
+    model(ids, past_key_values=cache, use_cache=True)
+    """,
+)
+def test_windows_that_are_not_kept(text: str, tmp_path: Path) -> None:
+    """A dynamic cache keeps windows where it is told of them."""
+    expect(text, tmp_path)

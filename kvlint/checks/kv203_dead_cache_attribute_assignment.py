@@ -107,8 +107,12 @@ def restored(facts: Facts) -> Iterator[tuple[ast.Call, Place, list[str]]]:
         made = {
             target.id
             for other in facts.calls
-            if other.place.function is use.info and isinstance(other.parent, ast.Assign)
-            and any(facts.timeline.is_cache_class(facts.timeline.canonical(atom.name) or atom.name) for atom in of_type(other.callee, Symbol))
+            if other.place.function is use.info
+            and isinstance(other.parent, ast.Assign)
+            and any(
+                facts.timeline.is_cache_class(facts.timeline.canonical(atom.name) or atom.name)
+                for atom in of_type(other.callee, Symbol)
+            )
             for target in other.parent.targets
             if isinstance(target, ast.Name)
         }
