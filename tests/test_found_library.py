@@ -1506,3 +1506,75 @@ def test_pytrees_of_caches(text: str, tmp_path: Path) -> None:
 def test_windows_that_are_not_kept(text: str, tmp_path: Path) -> None:
     """A dynamic cache keeps windows where it is told of them."""
     expect(text, tmp_path)
+
+
+@snippets(
+    """
+    from transformers import AutoModelForCausalLM, StaticCache
+
+    class Session:
+        def __init__(self, model: AutoModelForCausalLM):
+            self.model = model
+            self.cache = StaticCache(config=model.config, max_cache_len=64)
+
+        def feed(self, ids):
+            before = self.cache.get_seq_length()  # KV805
+            self.model(ids, cache=self.cache)
+            return self.cache.get_seq_length() - before
+    """,
+    """
+    from transformers import AutoModelForCausalLM, StaticCache
+
+    model = AutoModelForCausalLM.from_pretrained("x")
+    cache = StaticCache(config=model.config, max_cache_len=64)
+    model(ids, cache=cache)
+    start = cache.get_seq_length()  # KV805
+    model(more, cache=cache)
+    print(cache.get_seq_length() - start)
+    """,
+    """
+    from transformers import AutoModelForCausalLM, StaticCache
+
+    model = AutoModelForCausalLM.from_pretrained("x")
+    cache = StaticCache(config=model.config, max_cache_len=64)
+    start = cache.get_seq_length()
+    model(more, cache=cache)
+    print(cache.get_seq_length() - start)
+    """,
+    """
+    from transformers import AutoModelForCausalLM, StaticCache
+
+    def step(model: AutoModelForCausalLM, cache: StaticCache, ids):
+        start = cache.get_seq_length()
+        positions = start + ids.shape[1]
+        out = model(ids, cache=cache)
+        return out, positions
+    """,
+    """
+    from transformers import AutoModelForCausalLM, StaticCache
+
+    def step(model: AutoModelForCausalLM, cache: StaticCache, ids):
+        start = int(cache.get_seq_length())
+        out = model(ids, cache=cache)
+        return out, start
+    """,
+    """
+    from transformers import AutoModelForCausalLM, DynamicCache
+
+    def step(model: AutoModelForCausalLM, cache: DynamicCache, ids):
+        start = cache.get_seq_length()
+        out = model(ids, cache=cache)
+        return out, start
+    """,
+    """
+    from transformers import AutoModelForCausalLM, StaticCache
+
+    def step(model: AutoModelForCausalLM, cache: StaticCache, ids):
+        start = cache.get_seq_length()  # KV805
+        out = model(ids, cache=cache)
+        return out, start
+    """,
+)
+def test_lengths_that_move_on(text: str, tmp_path: Path) -> None:
+    """The length of a static cache is its counter."""
+    expect(text, tmp_path)
