@@ -197,12 +197,10 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
     try:
         facts = joint_facts(job, region, path, timeline)
         if facts is None:
-            # Nobody else decides about a module alone; what others call, take and give back is still known.
-            around_it = job.surroundings
-            known = Surroundings(own_format=around_it.own_format)
-            if region.kind == "module":
-                known = replace(known, keywords=around_it.keywords, taken=around_it.taken)
-            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around, known)
+            # Nobody else decides about a module alone; what others call, take, give back and put on the library is still known.
+            known = replace(job.surroundings, around=(), places=(), own=(), handed=())
+            beside_it = known if region.kind == "module" else Surroundings(own_format=job.surroundings.own_format)
+            facts = analyse(region, path, job.target, project_of(path.parent), timeline, around, beside_it)
     except (SyntaxError, RecursionError, MemoryError) as problem:
         finding = (
             syntax_finding(region, problem)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvlint.analysis.nodes import children, walk
+from kvlint.nodes import children, walk
 
 UNPLACED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop, ast.type_ignore)
 SAMPLES = [

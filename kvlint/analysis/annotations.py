@@ -9,7 +9,6 @@ from functools import cached_property
 
 from kvlint.analysis.guards import Guards, flatten_union
 from kvlint.analysis.library import is_torch_model_class
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import Flow
 from kvlint.analysis.values import (
     UNKNOWN,
@@ -29,6 +28,7 @@ from kvlint.analysis.values import (
     Value,
     join,
 )
+from kvlint.nodes import walk
 
 TUPLE_NAMES = frozenset({"tuple", "list", "Tuple", "List", "Sequence", "Iterable"})
 UNION_NAMES = frozenset({"Optional", "Union"})

@@ -7,9 +7,9 @@ import re
 
 from kvlint.analysis.library import GENERATION_MIXIN, PRE_TRAINED_MODEL
 from kvlint.analysis.names import CACHE_NAMES, CACHE_OUTPUT_KEYS
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.engine.units import Surroundings
+from kvlint.nodes import walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.timeline import Timeline
 

@@ -126,6 +126,7 @@ OPERATOR_FUNCTIONS = {"lt": "Lt", "le": "LtE", "gt": "Gt", "ge": "GtE", "eq": "E
 VERSION_PACKAGES = ("importlib.metadata.version", "importlib_metadata.version", "pkg_resources.get_distribution")
 
 
+PYTREE_REGISTRARS = ("register_pytree_node", "_register_pytree_node", "register_pytree_with_keys")
 LESSONS = (CacheObject, LegacyCache, Model, ModelOutput, Instance, Items, Sequence, Truth, LocalClass)
 """What a function has to be told of its arguments and of what other functions return; the rest changes nothing in it."""
 WINDOW_CONFIGS = ("MistralConfig", "MinistralConfig", "MixtralConfig", "Phi3Config", "Starcoder2Config")
@@ -413,6 +414,8 @@ class Calls(Expressions):
         if name in BINDERS and arguments:
             bound = name == "types.MethodType"
             return tuple(LocalFunction(item.info, bound) for item in of_type(arguments[0], LocalFunction)) or UNKNOWN
+        if method in PYTREE_REGISTRARS and len(arguments) > 1:
+            self._teach_flatten(node, arguments)
         if owner in ("operator", "_operator") and method in OPERATOR_FUNCTIONS and len(arguments) == 2:
             truth = self.compare_values(OPERATOR_FUNCTIONS[method], arguments[0], arguments[1])
             return (Truth(truth),) if truth is not None else UNKNOWN
@@ -460,6 +463,19 @@ class Calls(Expressions):
         if name in ("torch.no_grad", "torch.inference_mode"):
             return UNKNOWN
         return self._call_unknown(node, arguments, flow) if not name.startswith(("torch.", "numpy.")) else UNKNOWN
+
+    def _teach_flatten(self, node: ast.Call, arguments: tuple[Value, ...]) -> None:
+        """``register_pytree_node(cls, flatten, unflatten)``: an object of the class is flattened."""
+        made: list[Atom] = []
+        for atom in arguments[0]:
+            cls = self.library.cache_class(atom.name) if isinstance(atom, Symbol) else None
+            if cls is not None:
+                made.append(self.constructed(cls, node, (), atom.when))
+            elif isinstance(atom, LocalClass):
+                made.append(Instance(atom.info))
+        for function in of_type(arguments[1], LocalFunction):
+            if made and len(made) == len(arguments[0]):
+                self.pass_arguments(function.info, 0, (tuple(made),), ())
 
     def constructed(
         self, cls: str, node: ast.Call, keywords: tuple[tuple[str, Value], ...], when: ReleaseSet

@@ -41,7 +41,6 @@ from kvlint.analysis.names import (
     OTHER_ENGINES,
     PROOF_MEMBERS,
 )
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.project import WORTH_FOLLOWING, Project, package_name
 from kvlint.analysis.reach import narrow
 from kvlint.analysis.recorder import Flow, Records, merge, path_of, written_since
@@ -86,6 +85,7 @@ from kvlint.analysis.versions import demanded_releases
 from kvlint.behaviour import layer_past_families
 from kvlint.engine.link import LEVELS, family, level
 from kvlint.engine.units import Place, Surroundings
+from kvlint.nodes import walk
 from kvlint.releases import ReleaseSet
 from kvlint.source import Region
 from kvlint.timeline import Timeline
@@ -111,8 +111,8 @@ WORTH_WALKING = re.compile(
 USED_AS_CACHE = re.compile("|".join(sorted(PROOF_MEMBERS)) + r"|\b(?:cache|past_key_values) *=")
 PREPARE = "prepare_inputs_for_generation"
 LAYER_PAST = "layer_past"
-MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(")
-"""What makes a model may hand it to others."""
+MAKES_MODELS = re.compile(r"\.(?:from_pretrained|from_config)\s*\(|\w(?:Attention|DecoderLayer)\s*\(")
+"""What makes a model, or a part of one, may hand it to others."""
 ASKS_THE_RELEASE = re.compile(r"version|signature|getfullargspec", re.IGNORECASE)
 KEPT = (CacheObject, LegacyCache, Sequence, Items)
 """What attributes are given that has several forms: a cache here, pairs made of it there."""
@@ -316,12 +316,15 @@ class Walk(Annotations):
                 self.run_function(info)
 
     def names_of_caches(self) -> set[str]:
-        """Names of the module, of attributes and of functions that hold or return a cache, whatever they are called."""
+        """Names of the module, of attributes and of functions that hold or return a cache, or a part of a model of
+        transformers that takes one, whatever they are called."""
         known = [(name, value) for cls in self.classes for name, value in cls.attributes.items()]
         known += [(info.name, info.returns) for info in self.functions]
         known += [(name, value) for name, value in self.module_flow.names.items() if type(value) is not Later]
         return {
-            name for name, value in known if holds(value, CACHES) or any(holds(item, CACHES) for item in parts(value))
+            name
+            for name, value in known
+            if any(holds(item, CACHES) or any(map(is_library_part, item)) for item in (value, *parts(value)))
         }
 
     def _meets_cache(self, info: FunctionInfo, names: set[str]) -> bool:
@@ -1492,7 +1495,8 @@ def is_models(value: Value) -> bool:
 
 def parts(value: Value) -> Iterable[Value]:
     """The items of tuples and lists whose items are known."""
-    return (item for atom in value if isinstance(atom, Items) for item in atom.items)
+    listed = (item for atom in value if isinstance(atom, Items) for item in atom.items)
+    return (*listed, *(atom.item for atom in value if isinstance(atom, Sequence)))
 
 
 def is_of_library(info: ClassInfo) -> bool:
@@ -1550,15 +1554,19 @@ def level_of(qualified: str) -> str:
     return "layer" if is_layer_class(qualified) else "model"
 
 
+def is_library_part(atom: Atom) -> bool:
+    """True for an attention module or a layer of transformers, built here."""
+    return isinstance(atom, Model) and atom.role != "model" and atom.cls != ""
+
+
 def is_patch(target: ast.Attribute, base: Value, value: Value) -> bool:
-    """True where a function of the file takes the place of a ``forward``, or a class that of a class of transformers."""
+    """True where a function of the file takes the place of a ``forward``, or something of it that of something of transformers."""
     if target.attr in HOOKS:
         return any(isinstance(atom, LocalFunction) for atom in value)
     if target.attr in ATTENTION_PARTS:
         in_layer = any(isinstance(atom, Model) and atom.role == "layer" for atom in base)
         return in_layer and any(isinstance(atom, Instance) for atom in value)
-    kinds = (LocalClass, LocalFunction) if target.attr == "update" else LocalClass
-    if not any(isinstance(atom, kinds) for atom in value):
+    if not any(isinstance(atom, (LocalClass, LocalFunction)) for atom in value):
         return False
     return any(isinstance(atom, Symbol) and atom.name.startswith("transformers.") for atom in base)
 
@@ -1647,5 +1655,6 @@ def analyse(
     walker.around = around
     if surroundings is not None:
         walker.surroundings = surroundings
+        walker._shims.update(surroundings.shims)
     walker.run()
     return walker.facts(region.kind)

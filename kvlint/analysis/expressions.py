@@ -27,7 +27,6 @@ from kvlint.analysis.names import (
     MODEL_NAMES,
     MODEL_PARTS,
 )
-from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.project import WORTH_FOLLOWING
 from kvlint.analysis.recorder import Flow, Recorder, path_of, unknown
 from kvlint.analysis.scopes import FunctionInfo
@@ -80,6 +79,7 @@ from kvlint.analysis.values import (
     restrict,
 )
 from kvlint.analysis.versions import apply_each
+from kvlint.nodes import children, walk
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
 INTERESTING: frozenset[type[Atom]] = frozenset(
@@ -136,9 +136,11 @@ def is_cache_config(value: Value) -> bool:
 
 
 def table_of_names(mapping: Mapping) -> Value:
-    """What any key of a table of imported names gives (``{"grow": DynamicCache, "fixed": StaticCache}[kind]``)."""
+    """What any key of a table of names gives (``{"grow": DynamicCache, "fixed": StaticCache}[kind]``): things that are
+    imported, or functions and classes of the project."""
     values = [value for _, value in mapping.items]
-    named = not mapping.open and all(value and all(isinstance(atom, Symbol) for atom in value) for value in values)
+    kinds = (Symbol, LocalFunction, LocalClass)
+    named = not mapping.open and all(value and all(isinstance(atom, kinds) for atom in value) for value in values)
     return join(*values) if named and values else UNKNOWN
 
 
@@ -383,7 +385,8 @@ class Expressions(Recorder):
             if name in LAYER_LISTS:
                 return (ModelLayers(atom, origin=atom.origin),)
         if atom.role == "layer" and name in ATTENTION_PARTS:
-            return (Model(atom.certainty, "attention", atom.name, family=atom.family, origin=atom.origin),)
+            held = self.library.held_by(atom.cls, name)
+            return (Model(atom.certainty, "attention", atom.name, held, family=atom.family, origin=atom.origin),)
         return (Member(atom, name),)
 
     def _attribute_instance(self, atom: Instance, name: str, node: ast.expr) -> Value:
@@ -412,6 +415,10 @@ class Expressions(Recorder):
                 return (Member(atom, name),)
         if name in SAME_MODEL_METHODS and info.bases_known():
             return (Member(atom, name),)
+        if name in ATTENTION_PARTS and info.bases_known() and not info.defines(name):
+            layers = [base for base in info.foreign_bases() if self.library.part(base) == "layer"]
+            if len(layers) == 1:
+                return self._attribute_model(Model(Certainty.PROVEN, "layer", cls=layers[0]), name, node)
         return self._attribute_by_name(name, node)
 
     def result_of(self, info: FunctionInfo) -> Value:
@@ -837,7 +844,7 @@ class Expressions(Recorder):
     ) -> None:
         if action == "load" and name in self._shims:
             return
-        kinds = WITH_MODELS if name.startswith("_") or name == "generation_config" else INTERESTING
+        kinds = WITH_MODELS if name.startswith("_") or name in ("generation_config", "generate") else INTERESTING
         if name not in DISTINCTIVE_MEMBERS and not holds(base, kinds):
             if not self.names_cache_class(base) and not is_cache_config(base):
                 return

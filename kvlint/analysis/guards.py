@@ -10,7 +10,6 @@ from kvlint.analysis.expressions import SIGNATURE
 from kvlint.analysis.facts import GuardUse, TestUse
 from kvlint.analysis.library import is_foreign_class, is_torch_model_class
 from kvlint.analysis.names import CACHE_KEYWORDS, looks_like_cache, version_of_name
-from kvlint.analysis.nodes import assignment, statements, walk
 from kvlint.analysis.recorder import Flow, merge, path_of
 from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import (
@@ -44,6 +43,7 @@ from kvlint.analysis.values import (
 )
 from kvlint.analysis.versions import compare_each
 from kvlint.findings import Origin
+from kvlint.nodes import assignment, statements, walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.timeline import Timeline
 
@@ -525,8 +525,9 @@ def narrow_to(value: Value, classes: TestedClasses, path: str, walk: Guards, tes
             kept.append(atom)
     if not kept:
         kept += [Instance(info) for info in classes.own]
+    asked_alone = classes.caches and not (classes.has_tuple or classes.has_other)
     others = bool(value) and all(isinstance(atom, CacheObject) for atom in value)
-    if not kept and ("." in path or others) and classes.caches and not (classes.has_tuple or classes.has_other):
+    if not kept and asked_alone and ("." in path or others or all(map(is_promise, value))):
         kept.append(CacheObject(target, Certainty.PROVEN, "isinstance", origin=origin))  # None until somebody sets it
     return tuple(kept) or (Unknown(),)
 
@@ -536,6 +537,13 @@ def apart(timeline: Timeline, first: str, second: str) -> bool:
     if CACHE in (first, second) or first == second:
         return False
     return not timeline.descends(first, second) and not timeline.descends(second, first)
+
+
+def is_promise(atom: Atom) -> bool:
+    """True for what only an annotation says, and for a default: code that asks for something else gets that as well."""
+    if isinstance(atom, LegacyCache):
+        return atom.built == "annotation"
+    return isinstance(atom, NoneValue) or (isinstance(atom, Sequence) and atom.promised)
 
 
 def narrowed_model(model: Model, classes: tuple[str, ...], origin: Origin) -> Model:

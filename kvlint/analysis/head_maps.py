@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from kvlint.analysis.layout_roles import GROUP, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_values import tags_of
 from kvlint.analysis.layout_walk import text_of
-from kvlint.analysis.nodes import assignment, children, code_of, lines_with, walk, walk_lines
+from kvlint.nodes import assignment, children, code_of, lines_with, walk, walk_lines
 
 ONE_HEAD = re.compile(
     r"(?i)^(?:h|hq|qh|hi|hd|h_idx|head|q_?head|query_?head|head_(?:idx|id|index|i|num)|i_?h|ih|off_hq?|pid_hq?|cur_head|head_q|off_head|start_h|h_q|q_head_(?:idx|id|index)|cur_head_id)$"

@@ -25,7 +25,7 @@ from kvlint.analysis.layout_values import (
     tags_of,
 )
 from kvlint.analysis.layout_walk import CALL_DEPTH, Env, join, text_of
-from kvlint.analysis.nodes import walk
+from kvlint.nodes import walk
 
 SAME_SHAPE = frozenset(
     [

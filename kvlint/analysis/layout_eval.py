@@ -25,7 +25,7 @@ from kvlint.analysis.layout_values import (
     tags_of,
 )
 from kvlint.analysis.layout_walk import Env, LayoutWalk, join, text_of
-from kvlint.analysis.nodes import children, code_of, walk
+from kvlint.nodes import children, code_of, walk
 
 SHAPE_NAMES = ("shape",)
 POSITIONS = re.compile(r"(?i)(?:^|_)pos(?:ition)?s?(?:_ids)?$")

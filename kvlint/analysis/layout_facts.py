@@ -13,7 +13,6 @@ from kvlint.analysis.layout import Axis, Tensor, settle
 from kvlint.analysis.layout_calls import LayoutCalls
 from kvlint.analysis.layout_roles import BATCH, FEATURES, HEAD_DIM, SEQUENCE, Evidence, Roles, Strength, is_heads
 from kvlint.analysis.layout_values import Append, Attend, Cut, Expansion, Function, LengthRead, Site
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     CacheLayers,
     CacheObject,
@@ -27,6 +26,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.findings import Origin
+from kvlint.nodes import walk
 
 STATE_WORDS = ("past", "cache", "qkv", "_proj", "groups")
 STATE_NAME = re.compile(r"(?<![a-z])(?:k|v|kvs?|keys?|values?)(?![a-z])")

@@ -21,7 +21,7 @@ from kvlint.analysis.layout_values import (
     Value,
 )
 from kvlint.analysis.layout_walk import Env, text_of
-from kvlint.analysis.nodes import code_of
+from kvlint.nodes import code_of
 
 STACKS = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1, "row_stack": 0}
 NEW_NAME = re.compile(

@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from kvlint.analysis.layout import Axis, Scalar
-from kvlint.analysis.nodes import walk
+from kvlint.nodes import walk
 
 BATCH, HEADS, KV_HEADS, SEQUENCE, HEAD_DIM = "batch", "heads", "kv heads", "sequence", "head dim"
 FEATURES, GROUP = "features", "group"

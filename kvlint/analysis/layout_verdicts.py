@@ -22,7 +22,7 @@ from kvlint.analysis.layout_roles import (
     roles_of,
 )
 from kvlint.analysis.layout_values import Append, Attend, Cut, Expansion, LengthRead, Site, tags_of
-from kvlint.analysis.nodes import code_of, walk
+from kvlint.nodes import code_of, walk
 
 LENGTH_BOUND = re.compile(
     r"(?i)len|seq(?!_?dim)|window|tokens|past|keep|max_cache|max_pos|context|cache_size|n_ctx|num_to|accepted|offset|cutoff"

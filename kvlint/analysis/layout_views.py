@@ -18,7 +18,7 @@ from kvlint.analysis.layout_values import (
     tags_of,
 )
 from kvlint.analysis.layout_walk import Env
-from kvlint.analysis.nodes import code_of
+from kvlint.nodes import code_of
 
 NAMESPACES = frozenset(
     {

@@ -36,7 +36,7 @@ from kvlint.analysis.layout_values import (
     Value,
     tags_of,
 )
-from kvlint.analysis.nodes import assignment, children, code_of, statements, walk
+from kvlint.nodes import assignment, children, code_of, statements, walk
 
 Env = dict[str, Value]
 CALL_DEPTH = 5

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from kvlint.analysis.scopes import ClassInfo
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, STATIC_CACHE
+from kvlint.contracts import contracts_of
 from kvlint.releases import ReleaseSet
 from kvlint.timeline import Timeline
 
@@ -44,6 +45,7 @@ class Library:
         self.member = lru_cache(maxsize=None)(self._member)
         self.layer_class = lru_cache(maxsize=None)(self._layer_class)
         self.part = lru_cache(maxsize=None)(self._part)
+        self.held_by = lru_cache(maxsize=None)(self._held_by)
 
     def _member(self, cls: str, name: str) -> ReleaseSet:
         """Releases on which a cache has the member; of a cache of unknown class: on which any common class has it."""
@@ -76,6 +78,13 @@ class Library:
             name for name in self.timeline.symbols() if name.rpartition(".")[0] == module and self.part(name) == "layer"
         ]
         return names[0] if len(names) == 1 else ""
+
+    def _held_by(self, cls: str, attribute: str) -> str:
+        """The class of the newest release that an attribute of a class of transformers holds, where it is one only."""
+        canonical = self.timeline.canonical(cls) or cls
+        dated = contracts_of(self.timeline.releases).held(canonical, attribute) if canonical else ()
+        names = max(dated, key=lambda item: item[0].newest)[1] if dated else ()
+        return names[0] if len(names) == 1 and self.part(names[0]) else ""
 
     def held_class(self, qualified: str) -> str:
         """One of the classes in a registry of a modeling file (``LLAMA_ATTENTION_CLASSES``); "" for any other name."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import by_line
-from kvlint.analysis.nodes import lines_with, walk_lines
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
+from kvlint.nodes import lines_with, walk_lines
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 if TYPE_CHECKING:

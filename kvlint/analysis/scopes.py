@@ -6,7 +6,6 @@ import ast
 from collections import deque
 from dataclasses import dataclass, field
 
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     CacheObject,
     Certainty,
@@ -21,6 +20,7 @@ from kvlint.analysis.values import (
     of_type,
 )
 from kvlint.engine.units import Place
+from kvlint.nodes import walk
 from kvlint.releases import EVERY_RELEASE, ReleaseSet
 
 MAX_ANCESTORS = 64

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from kvlint.analysis.layout_roles import HEAD_DIM, HEADS, KV_HEADS, role_of_name
 from kvlint.analysis.layout_walk import text_of
 from kvlint.analysis.model_configs import GROUPED_CONFIGS, KnownConfig, named_models
-from kvlint.analysis.nodes import BLOCKS, any_between, assignment, children, code_of, statements, walk
+from kvlint.nodes import BLOCKS, any_between, assignment, children, code_of, statements, walk
 
 LAYERS, QUERY_HEADS, KV, DIM, DERIVED_DIM, HIDDEN = (
     "layers",

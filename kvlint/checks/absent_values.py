@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from kvlint.analysis.evaluate import handler_names, is_guard
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.bindings import tree_of
+from kvlint.nodes import assignment, walk
 
 ASKS_THE_CACHE = frozenset({"get_seq_length", "has_previous_state", "is_first_iteration"})
 """Names by which a body learns the step in another way."""

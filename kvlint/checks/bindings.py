@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.recorder import path_of
+from kvlint.nodes import children, walk
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from kvlint.analysis.facts import CallUse, Facts, Place
 from kvlint.analysis.names import MODEL_NAMES
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     Items,
@@ -39,6 +38,7 @@ from kvlint.checks.bindings import (
     tree_of,
 )
 from kvlint.checks.call_targets import is_none, own_cache_models, target_of
+from kvlint.nodes import walk
 
 CACHE_WORDS = ("cache", "past_key_values")
 """Keywords of a model and of `generate` for the cache, and members of their output that hold it."""

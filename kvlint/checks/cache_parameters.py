@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo, keeps_own_format
 from kvlint.analysis.values import Instance, LocalFunction, Member, Model, SuperObject
 from kvlint.checks.library_calls import CACHE_PARAMETERS, OLD_PARAMETERS, LibraryCalled
 from kvlint.findings import Applicability, Edit, Fix
+from kvlint.nodes import walk
 
 NEW_NAME = "cache"
 
@@ -52,13 +52,38 @@ def string(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def translated_by_decorator(info: FunctionInfo) -> bool:
-    """True where a decorator is told a name of the cache: it renames keywords before the function sees them."""
-    return any(
-        isinstance(node, ast.Constant) and node.value in CACHE_PARAMETERS
-        for decorator in info.node.decorator_list
-        for node in walk(decorator)
-    )
+def translated_by_decorator(facts: Facts, info: FunctionInfo) -> bool:
+    """True where a decorator is told a name of the cache, or is a function of the file that names one: it renames
+    keywords before the function sees them."""
+    for decorator in info.node.decorator_list:
+        if any(isinstance(node, ast.Constant) and node.value in CACHE_PARAMETERS for node in walk(decorator)):
+            return True
+        name = decorator.func if isinstance(decorator, ast.Call) else decorator
+        for use in facts.functions:
+            if is_name(name, use.info.qualname) and any(map(names_cache, walk(use.info.node))):
+                return True
+    return False
+
+
+def names_cache(node: ast.AST) -> bool:
+    """True for a string, or the keyword of a call, that is a name of the cache."""
+    if isinstance(node, ast.keyword):
+        return node.arg in CACHE_PARAMETERS
+    return isinstance(node, ast.Constant) and node.value in CACHE_PARAMETERS
+
+
+def given_twice(info: FunctionInfo, names: Iterable[str]) -> str:
+    """The one of these names that the function passes on by itself and that its ``**kwargs`` brings to the same call."""
+    kwarg = info.node.args.kwarg
+    if kwarg is None:
+        return ""
+    for node in walk(info.node):
+        if isinstance(node, ast.Call):
+            own = {item.arg for item in node.keywords}
+            spread = any(item.arg is None and is_name(item.value, kwarg.arg) for item in node.keywords)
+            if spread and not own.isdisjoint(names):
+                return next(name for name in names if name in own)
+    return ""
 
 
 def only_passes_on(info: FunctionInfo, accepted: set[str]) -> bool:

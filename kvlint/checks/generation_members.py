@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from kvlint.analysis.expressions import is_cache_config
 from kvlint.analysis.facts import AttributeUse, Facts
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import GenerationConfigValue, only
 from kvlint.behaviour import releases_of
 from kvlint.checks.receivers import ATTRIBUTE_ERRORS
+from kvlint.nodes import walk
 from kvlint.releases import ReleaseSet
 
 GENERATION_CONFIG = "transformers.generation.configuration_utils.GenerationConfig"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from kvlint.analysis.facts import CallUse, Facts, Place
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     GenerationConfigValue,
@@ -29,6 +28,7 @@ from kvlint.checks.base import Check, touching
 from kvlint.checks.bindings import first_line, tree_of
 from kvlint.checks.call_targets import arguments_of, is_none, target_of, with_threads
 from kvlint.findings import Category, Finding, Fix
+from kvlint.nodes import assignment, walk
 from kvlint.releases import ReleaseSet
 
 JSON_KIND = "generation-config"

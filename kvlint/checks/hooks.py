@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.names import ATTENTION_PARTS
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo, HookUse
 from kvlint.analysis.values import Member, Model
+from kvlint.nodes import walk
 
 REGISTRATIONS = ("register_forward_pre_hook", "register_forward_hook")
 ATTENTION_WORDS = re.compile(r"(?i)attention|self_attn|\battn")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from kvlint.analysis.callers import CACHE_PARAMETERS, PREPARE, fills
 from kvlint.analysis.facts import AttributeUse, CallUse, Facts
-from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import LocalFunction, Symbol, Value, literal, of_type
+from kvlint.nodes import children, walk
 
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
-from kvlint.analysis.nodes import walk
-from kvlint.analysis.values import Symbol
+from kvlint.analysis.values import LocalFunction, Model, Symbol, of_type
 from kvlint.behaviour import helper_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of
@@ -19,7 +18,8 @@ from kvlint.checks.private_members import GENERATION_MIXIN, is_hook_name, lives_
 from kvlint.checks.swallowed_imports import swallowed_imports, swallowed_message
 from kvlint.checks.symbols import ATTRIBUTE_ERRORS, SymbolReference, references
 from kvlint.findings import Category, Finding
-from kvlint.releases import ReleaseSet
+from kvlint.nodes import walk
+from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.sieve import Groups
 from kvlint.timeline import Timeline
 
@@ -34,6 +34,13 @@ AREAS = (
     "transformers.modeling_flash_attention_utils",
 )
 MASK_METHODS = ("_update_causal_mask", "_prepare_4d_causal_attention_mask_with_cache_position")
+LOOPS = frozenset(
+    {
+        *("greedy_search", "contrastive_search", "_greedy_search", "_contrastive_search", "_beam_sample"),
+        *("_group_beam_search", "_constrained_beam_search", "_dola_decoding"),
+    }
+)
+"""Loops of generation that are gone, under names that hardly anything else has."""
 
 
 class RemovedCacheHelper(Check):
@@ -55,6 +62,7 @@ class RemovedCacheHelper(Check):
         "cache_config",
         "return_legacy_cache",
         ".forward =",
+        "GenerationMixin",
     )
 
     def ways(self, timeline: Timeline) -> Iterator[tuple[Groups, Mapping[str, ReleaseSet]]]:
@@ -65,7 +73,7 @@ class RemovedCacheHelper(Check):
                 and not timeline.is_cache_class(name)
             ),
         )
-        yield (), dict.fromkeys(private_hooks(timeline), timeline.all)  # a class may lack what others have
+        yield (), dict.fromkeys((*private_hooks(timeline), *LOOPS), timeline.all)  # a class may lack what others have
         yield ((".forward =", "generation ="), ("Attention",)), {}
         settings = ("cache_config", "return_legacy_cache")
         yield (), {name: timeline.all - timeline.member(GENERATION_CONFIG, name) for name in settings[1:]}
@@ -95,6 +103,7 @@ class RemovedCacheHelper(Check):
             return
         for use in (*facts.attributes, *facts.defaults):
             yield from self._hook_call(facts, use)
+            yield from self._dead_patch(facts, use)
         for definition in facts.functions:
             yield from self._hook_override(facts, definition)
         for item in missing_settings(facts):
@@ -164,7 +173,7 @@ class RemovedCacheHelper(Check):
         if use.action not in ("load", "default") or use.place.caught & ATTRIBUTE_ERRORS or use.place.known_members:
             return
         classes = model_classes(facts, use) if is_hook_name(use.name) else None
-        if classes is None:
+        if classes is None or use.name in facts.surroundings.shims:
             return
         if use.name == "_reorder_cache" and ast.unparse(use.value_node) == "self":
             return  # it only ever raised NotImplementedError: who calls it means the one of a subclass
@@ -183,34 +192,93 @@ class RemovedCacheHelper(Check):
             releases=wrong,
             life=facts.timeline.all - lives,
             category=Category.BREAKS if read else Category.SILENT,
-            help=helper_hint(f"{GENERATION_MIXIN}.{use.name}")
-            or (helper_hint("transformers.modeling_attn_mask_utils") if use.name in MASK_METHODS else ""),
+            help=hook_hint(use.name),
         )
 
+    def _dead_patch(self, facts: Facts, use: AttributeUse) -> Iterator[Finding]:
+        """``LlamaModel._update_causal_mask = f``: a member of a class of transformers that nothing calls any more."""
+        if use.action != "store" or not is_overridable(use.name) or use.place.known_members:
+            return
+        if not any(of_type(use.assigned, LocalFunction)) or is_called_somewhere(facts, use.name):
+            return
+        lives = patched_lives(facts, use)
+        wrong = use.place.releases - lives
+        if lives and wrong:
+            yield self.finding(
+                facts,
+                use.node,
+                use.place,
+                f"nothing calls `{use.name}` {{when}}: the method that is patched here is gone",
+                releases=wrong,
+                life=facts.timeline.all - lives,
+                category=Category.SILENT,
+                help=hook_hint(use.name),
+            )
+
     def _hook_override(self, facts: Facts, definition: FunctionUse) -> Iterator[Finding]:
-        """A method that overrides a private hook which ``generate`` no longer calls."""
+        """A method that overrides a private hook which nothing calls any more."""
         info = definition.info
-        if info.owner is None or not is_hook_name(info.name) or info.called or is_called(facts, info.name):
+        if info.owner is None or not is_overridable(info.name) or info.called or is_called_somewhere(facts, info.name):
             return
-        if not any(is_torch_model_class(base) for base in info.owner.foreign_bases()):
+        bases = [base for base in info.owner.foreign_bases() if is_torch_model_class(base)]
+        if not bases or info.name == "_reorder_cache":
             return
-        lives = facts.timeline.member(GENERATION_MIXIN, info.name)
+        of_mixin = facts.timeline.member(GENERATION_MIXIN, info.name)
+        lives = of_mixin or lives_of_classes(facts, info.name, bases)
         wrong = definition.place.releases - lives
-        if not lives or not wrong or info.name == "_reorder_cache":
+        if not lives or not wrong:
             return
         start, _ = facts.span(info.node)
         header = facts.text.index(info.name, start)
+        owner = "GenerationMixin" if of_mixin else f"`{bases[0].rpartition('.')[2]}`"
         yield self.finding(
             facts,
             info.node,
             definition.place,
-            f"nothing calls `{info.name}` {{when}}: the hook of GenerationMixin that it overrides is gone",
+            f"nothing calls `{info.name}` {{when}}: the hook of {owner} that it overrides is gone",
             releases=wrong,
             life=facts.timeline.all - lives,
             category=Category.SILENT,
-            help=helper_hint(f"{GENERATION_MIXIN}.{info.name}"),
+            help=hook_hint(info.name),
             span=(header, header + len(info.name)),
         )
+
+
+def is_overridable(name: str) -> bool:
+    """True for a private hook around the cache, or one of the loops in which ``generate`` decodes."""
+    return is_hook_name(name) or name in LOOPS
+
+
+def patched_lives(facts: Facts, use: AttributeUse) -> ReleaseSet:
+    """Releases on which what a member is put on has it, by its class; none for a class that transformers does not know."""
+    for atom in use.value:
+        cls = atom.name if isinstance(atom, Symbol) else atom.cls if isinstance(atom, Model) else ""
+        if cls.rpartition(".")[2] == "GenerationMixin":
+            return facts.timeline.member(GENERATION_MIXIN, use.name)
+        if cls.startswith("transformers.models.") or (is_torch_model_class(cls) and ".Auto" not in cls):
+            return facts.timeline.member(GENERATION_MIXIN, use.name) or lives_of_classes(facts, use.name, [cls])
+    return NO_RELEASE
+
+
+def lives_of_classes(facts: Facts, name: str, classes: list[str]) -> ReleaseSet:
+    """Releases on which these classes have the member themselves, or one of their file; none where none ever had it."""
+    found = lives_of(facts.timeline, name, classes)
+    modules = {(facts.timeline.canonical(cls) or cls).rpartition(".")[0] for cls in classes}
+    for symbol in facts.timeline.symbols():
+        if symbol.rpartition(".")[0] in modules:
+            for releases, names in facts.timeline.forward_keywords(symbol, "has"):
+                found |= releases if name in names else NO_RELEASE
+    return found
+
+
+def is_called_somewhere(facts: Facts, name: str) -> bool:
+    """True where the project itself calls a method of this name: it serves its own purpose then."""
+    return name in facts.surroundings.called or is_called(facts, name)
+
+
+def hook_hint(name: str) -> str:
+    masks = helper_hint("transformers.modeling_attn_mask_utils") if name in MASK_METHODS else ""
+    return helper_hint(f"{GENERATION_MIXIN}.{name}") or masks
 
 
 def successor_hint(facts: Facts, module: str, name: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.names import CACHE_KEYWORDS
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE
 from kvlint.behaviour import method_hint, releases_of
@@ -17,6 +16,7 @@ from kvlint.checks.layer_members import gone_from_layers, missing_layer_members
 from kvlint.checks.missing_names import missing_member_ways
 from kvlint.checks.receivers import MissingMember, describe, hidden_members, missing_members, receiver
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import assignment, walk
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import attribute_edit, has_comment, minimal, parenthesised
 from kvlint.sieve import MEMBER, Groups

@@ -44,7 +44,7 @@ class CacheSubscript(Check):
         for use in facts.subscripts:
             cache = known_cache(use.value)
             if cache is not None and (cache.source not in CONTRACT_SOURCES or may_be_else(use.value)):
-                if (id(use.place.function), use.path) in own:
+                if (id(use.place.function), use.path) in own and not comes_in(use):
                     continue
             if cache is None or (cache.local_class is not None and cache.local_class.defines("__getitem__")):
                 continue

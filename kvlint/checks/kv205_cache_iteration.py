@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, IterationUse, SubscriptUse
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -33,6 +32,7 @@ from kvlint.checks.receivers import (
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import walk
 
 OLD_ARITY = {ENCODER_DECODER_CACHE: 4}
 NEW_ARITY = {ENCODER_DECODER_CACHE: 6}

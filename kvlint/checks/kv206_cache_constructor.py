@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.nodes import code_of, statements, walk
 from kvlint.analysis.values import (
     DYNAMIC_CACHE,
     ENCODER_DECODER_CACHE,
@@ -23,6 +22,7 @@ from kvlint.checks.call_targets import sure_arguments
 from kvlint.checks.constructions import SEEN_BY, Construction, constructions
 from kvlint.checks.defects import defect_of_call
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import code_of, statements, walk
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import as_keyword, is_plain, rewrite_call, without_arguments
 from kvlint.timeline import Signature

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from kvlint.analysis.evaluate import handler_names
 from kvlint.analysis.facts import AttributeUse, CallUse, Facts
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, STATIC_CACHE, CacheObject, NegativeNumber, Value, literal
 from kvlint.behaviour import releases_of
@@ -18,6 +17,7 @@ from kvlint.checks.receivers import describe, known_cache
 from kvlint.checks.signs import NEGATIVE, POSITIVE, ZERO, Signs, sign_of
 from kvlint.checks.words import KNOWN_CACHE
 from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.nodes import assignment, walk
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
 

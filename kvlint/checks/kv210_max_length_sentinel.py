@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import assignment
 from kvlint.analysis.values import STATIC_CACHE, CacheLength, Certainty, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.receivers import known_cache, members_of
 from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import assignment
 
 FACTS = {"get_max_length": "max-length-minus-one", "get_max_cache_shape": "max-shape-minus-one"}
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kvlint.analysis.facts import Facts, TestUse
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import CacheObject, Certainty, cache_of
@@ -25,6 +24,7 @@ from kvlint.checks.library_calls import (
     without_made_cache,
 )
 from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.nodes import assignment, walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.values import (
     CACHE,
     DYNAMIC_CACHE,
@@ -23,6 +22,7 @@ from kvlint.checks.base import Check
 from kvlint.checks.kv204_cache_subscript import LENGTH_AXES, axis_of
 from kvlint.checks.words import CACHE_WORDS
 from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.nodes import assignment, walk
 from kvlint.rewriting import has_comment, is_plain, minimal
 
 LENGTH_NAMES = re.compile(r"(?i)past|pos|len|seen|offset|start|total|step|cur")

@@ -7,7 +7,6 @@ import tokenize
 from collections.abc import Iterator, Mapping
 
 from kvlint.analysis.facts import AttributeUse, CallUse, ClassUse, Facts, FunctionUse, Place
-from kvlint.analysis.nodes import statements, walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import CACHE, LocalClass, LocalFunction, Member, SuperObject, Symbol, of_type
 from kvlint.behaviour import releases_of
@@ -15,6 +14,7 @@ from kvlint.checks.base import Check
 from kvlint.checks.override_signatures import misfits
 from kvlint.checks.receivers import cache_class
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import statements, walk
 from kvlint.releases import ReleaseSet
 from kvlint.sieve import Groups
 from kvlint.timeline import Timeline

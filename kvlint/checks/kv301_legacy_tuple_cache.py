@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from kvlint.analysis.callers import is_head
 from kvlint.analysis.facts import CallUse, Facts
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import keeps_own_format
 from kvlint.analysis.values import Atom, LegacyCache, Sequence, Value
@@ -20,6 +19,7 @@ from kvlint.checks.legacy_values import built_beside, describe_legacy, is_legacy
 from kvlint.checks.library_calls import OTHER_FRAMEWORKS
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.findings import Applicability, Edit, Finding, Fix
+from kvlint.nodes import walk
 from kvlint.rewriting import has_comment
 
 KEYWORDS = ("past_key_values", "cache", "past_key_value")

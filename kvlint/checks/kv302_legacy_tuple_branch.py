@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts, TestUse
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import CacheObject, Certainty, NoneValue, Value
 from kvlint.behaviour import releases_of
@@ -14,6 +13,7 @@ from kvlint.checks.base import Check
 from kvlint.checks.receivers import describe
 from kvlint.checks.words import CACHE_WORDS, KNOWN_CACHE, TUPLE_WORDS
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import assignment, walk
 from kvlint.rewriting import has_comment, parenthesised
 
 CONVERSIONS = ("Cache", "from_legacy_cache")

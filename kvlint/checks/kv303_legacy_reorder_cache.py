@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import Facts, FunctionUse
 from kvlint.analysis.library import is_torch_model_class
 from kvlint.analysis.names import looks_like_cache
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo, keeps_own_format, returns_unknown
 from kvlint.analysis.values import NoneValue, only
 from kvlint.behaviour import releases_of
@@ -17,6 +16,7 @@ from kvlint.checks.legacy_values import is_legacy
 from kvlint.checks.library_calls import OTHER_FRAMEWORKS, without_made_cache
 from kvlint.checks.receivers import holds_own_caches
 from kvlint.findings import Applicability, Edit, Finding, Fix
+from kvlint.nodes import walk
 
 NAME = "_reorder_cache"
 

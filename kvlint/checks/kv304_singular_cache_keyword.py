@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.library import is_layer_class
 from kvlint.analysis.names import LAYER_LISTS
-from kvlint.analysis.nodes import assignment, statements, walk
 from kvlint.analysis.values import Certainty, Instance, LocalFunction, Model, Symbol, Value, cache_of, of_type
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.call_targets import Argument, Target, arguments_of, is_none, target_of
 from kvlint.engine.link import LEVELS, family, level
 from kvlint.findings import Applicability, Category, Finding, Fix
+from kvlint.nodes import assignment, statements, walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.rewriting import keyword_edit
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from kvlint.analysis.callers import BESIDE_IDS
 from kvlint.analysis.facts import AttributeUse, Facts, Place
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import Instance, LocalFunction, Model, Symbol, of_type
 from kvlint.checks.base import Check
 from kvlint.checks.cache_parameters import (
     accepted_names,
+    given_twice,
     is_unread,
     keys_fix,
     merging_fix,
@@ -36,6 +36,7 @@ from kvlint.checks.library_calls import (
 )
 from kvlint.checks.library_contracts import cache_by_position
 from kvlint.findings import Applicability, Category, Finding
+from kvlint.nodes import walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 INPUT_NAMES = re.compile(r"ids$|^inputs?(?:_|$)|_inputs?$|embeds|tokens?$|features|_values$|hidden_states|^x$")
@@ -47,7 +48,7 @@ class UnfilledCacheParameter(Check):
     """Reports functions that the library calls and that do not know the keyword it uses for the cache."""
 
     triggers = ("past_key_value", "cache_params", "forward", "prepare_inputs_for_generation")
-    also = (("forward", "prepare_inputs_for_generation"),)
+    also = (("forward", "prepare_inputs_for_generation", "custom_generate"),)
     pattern = r"\b(?:past_key_values?|cache_params|cache|layer_past|past)\s*[:=,)\"'\]]|\.\s*forward\s*=(?!=)"
     category = Category.SILENT
 
@@ -69,7 +70,13 @@ class UnfilledCacheParameter(Check):
         life = missing(dict(item.names), accepted_names(item.info))
         given = " or ".join(f"`{name}=`" for name in passed_names(item, life))
         loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
-        if loose:
+        twice = given_twice(item.info, passed) if loose else ""
+        if twice:
+            message = (
+                f"the library calls `{item.shown}` with {given}, and what is called there gets `{twice}=` twice, "
+                "by itself and in `**kwargs`: TypeError {when}"
+            )
+        elif loose:
             what = (
                 "so the cache is never used"
                 if item.role != "prepare"
@@ -96,7 +103,7 @@ class UnfilledCacheParameter(Check):
             releases=wrong,
             life=life,
             help=advice(parameter.arg, passed, renamed),
-            category=Category.SILENT if loose else Category.BREAKS,
+            category=Category.SILENT if loose and not twice else Category.BREAKS,
             fix=fix,
             span=facts.span(node) if item.elsewhere else parameter_span(facts, parameter),
         )
@@ -215,7 +222,7 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     wrong = missing(dict(item.names), accepted) & item.place.releases
     if wrong and item.role in ("layer", "attention") and parameter not in item.info.node.args.kwonlyargs:
         wrong -= filled_by_position(facts, item, parameter)
-    if not wrong or translated_by_decorator(item.info) or fills_it_itself(facts, item, parameter.arg):
+    if not wrong or translated_by_decorator(facts, item.info) or fills_it_itself(facts, item, parameter.arg):
         return NO_RELEASE
     loose = item.info.node.args.kwarg is not None and not required(item.info, parameter)
     if parameter.arg in OLD_PARAMETERS and not loose and item.role != "prepare":
@@ -226,6 +233,8 @@ def unfilled(facts: Facts, item: LibraryCalled) -> ReleaseSet:
         return NO_RELEASE
     if loose and item.role in ("prepare", "model") and is_unread(item.info, accepted):
         return NO_RELEASE
+    if loose and given_twice(item.info, passed_names(item, wrong)):
+        return wrong
     if loose and only_passes_on(item.info, accepted) and not lost_further_on(facts, item, wrong):
         return NO_RELEASE
     return wrong

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import CallUse, Facts, Place
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import (
     Certainty,
@@ -22,8 +21,10 @@ from kvlint.analysis.values import (
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import tree_of
-from kvlint.checks.stale_keys import dead_writes, loop_reads
+from kvlint.checks.own_outputs import lost_fields
+from kvlint.checks.stale_keys import dead_writes, is_put, library_reads, loop_reads
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 MODEL_BASES = ("Module", "PreTrainedModel", "Config", "Cache")
@@ -51,7 +52,7 @@ class RenamedCacheOutputKey(Check):
     """Reports keys of model outputs that are spelled as on another release where nothing translates them."""
 
     triggers = ("past_key_value", "cache_params")
-    pattern = r"[\"'](?:past_key_values?|cache_params)[\"']|\bupdate\(|\bdict\("
+    pattern = r"[\"'](?:past_key_values?|cache_params)[\"']|\bupdate\(|\bdict\(|\bclass\s+\w+\s*\([^)]*Output"
     category = Category.SILENT
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
@@ -76,6 +77,7 @@ class RenamedCacheOutputKey(Check):
                 fix=replace_key(facts, mention),
             )
         yield from self._stale(facts)
+        yield from self._lost(facts)
         for node, items, place, where in () if own else ignored(facts):
             life = facts.timeline.keyword_of_kind("model", NEW_KEY)
             wrong = life & place.releases
@@ -91,13 +93,44 @@ class RenamedCacheOutputKey(Check):
                     fix=replace_ignored(facts, items, place.releases <= life),
                 )
 
+    def _lost(self, facts: Facts) -> Iterator[Finding]:
+        """Outputs of the project with a field under the old name."""
+        if facts.in_transformers or facts.foreign_engine:
+            return
+        life = stale(facts, OLD_KEYS[0])
+        for item in lost_fields(facts):
+            place, name, owner = item.use.place, item.node.id, item.use.info.name
+            wrong = life & place.releases
+            if not wrong:
+                continue
+            if item.raises:
+                says = f"`{owner}({name}=...)` is handed on as `{NEW_KEY}=` {{when}}, which is no field of the class: TypeError"
+            else:
+                says = f"`{owner}.{name}` hides where outputs keep their `{NEW_KEY}` {{when}}: it reads None, whatever was given"
+            edit = Edit(*facts.span(item.node), NEW_KEY)
+            yield self.finding(
+                facts,
+                item.node,
+                place,
+                says,
+                releases=wrong,
+                life=life,
+                help=f"call the field `{NEW_KEY}`; the old name still works as a keyword and as an attribute"
+                if item.raises
+                else f"leave the field out; the class has `{NEW_KEY}` from its base, which the old name still reads",
+                category=Category.BREAKS if item.raises else Category.SILENT,
+                fix=Fix(f"Rename to `{NEW_KEY}`", Applicability.SAFE, (edit,))
+                if item.raises and place.releases <= life
+                else None,
+            )
+
     def _stale(self, facts: Facts) -> Iterator[Finding]:
         """Dicts of generation: what is looked up in them under the old key, and what is put there."""
         if facts.in_transformers or facts.foreign_engine:
             return
         renamed = stale(facts, OLD_KEYS[0])
         told: set[int] = set()
-        for item in (*loop_reads(facts), *dead_writes(facts)):
+        for item in (*loop_reads(facts), *library_reads(facts), *dead_writes(facts)):
             life = releases_of(facts.timeline, "singular-keyword-swallowed") if item.key == SINGULAR else renamed
             wrong = life & item.place.releases
             raises = item.how == "raises"
@@ -167,9 +200,15 @@ def subscripts(facts: Facts) -> Iterator[Mention]:
         key = literal(use.index)
         says = plain_dict(use.value)
         if key in OLD_KEYS and says and use.action == "load" and not is_parameter(use.node.value, use.place):
-            known = ("", key) in use.place.known_members
+            known = ("", key) in use.place.known_members or put_before(facts, use.node.value, key, use.place)
             if not known and not tested(use.node, key, use.place):
                 yield Mention(use.node.slice, key, use.place, True, says)
+
+
+def put_before(facts: Facts, holder: ast.expr, key: str, place: Place) -> bool:
+    """True where the function has put the key into the dict by itself before: what the library updates keeps it."""
+    path = path_of(holder)
+    return bool(path) and place.function is not None and is_put(facts, place.function.node, path, key, holder)
 
 
 def is_parameter(node: ast.expr, place: Place) -> bool:
@@ -210,6 +249,8 @@ def lookups(facts: Facts) -> Iterator[Mention]:
         holders = tuple(atom.of for atom in of_type(use.callee, Member))
         says = plain_dict(holders) if len(holders) == len(use.callee) else ""
         if key in OLD_KEYS and says and not is_parameter(func.value, use.place) and not has_other_lookup(use):
+            if put_before(facts, func.value, key, use.place):
+                continue
             yield Mention(use.node.args[0], key, use.place, func.attr == "pop" and len(use.arguments) == 1, says)
 
 

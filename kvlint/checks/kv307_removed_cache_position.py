@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import CallUse, Facts, Place
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import UNKNOWN, Mapping
@@ -29,6 +28,7 @@ from kvlint.checks.kv305_unfilled_cache_parameter import required, unfilled
 from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, library_called
 from kvlint.checks.library_dicts import LibraryDict, key_uses, library_dicts
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import assignment, walk
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import drop_keywords
 

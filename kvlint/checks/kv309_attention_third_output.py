@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.names import looks_like_cache
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import ModelLayers, Unknown
 from kvlint.checks.absent_values import place_at
@@ -17,6 +16,7 @@ from kvlint.checks.library_calls import CACHE_PARAMETERS, LibraryCalled, library
 from kvlint.checks.library_contracts import unpack_two
 from kvlint.checks.part_results import wrong_results
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import assignment, walk
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.library import is_torch_model_class
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.library_calls import CACHE_PARAMETERS, OLD_PARAMETERS, is_encoder_family, library_called
 from kvlint.findings import Applicability, Edit, Finding, Fix, Origin
+from kvlint.nodes import assignment, walk
 
 NAME = "position_ids"
 IDS = "input_ids"

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.generation_settings import Option, Settings, choices, settings_finding, settings_of
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 NAME = "cache_implementation"

@@ -9,11 +9,11 @@ from kvlint.analysis.facts import Facts
 from kvlint.analysis.layout_facts import layouts
 from kvlint.analysis.layout_values import LengthRead
 from kvlint.analysis.layout_verdicts import lengths
-from kvlint.analysis.nodes import walk
 from kvlint.checks.base import Check
 from kvlint.checks.layouts import AXIS_WORDS, axis_fix, laid_out
 from kvlint.checks.words import HEADS
 from kvlint.findings import Category, Finding
+from kvlint.nodes import walk
 
 
 class LengthFromWrongAxis(Check):

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import ENCODER_DECODER_CACHE, CacheObject, Certainty, Symbol, of_type
 from kvlint.checks.base import Check
@@ -56,6 +55,7 @@ from kvlint.checks.turns import (
     reads_length,
 )
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import walk
 
 ALTERNATIVES = re.compile(
     r"(?i)(?:^|_)(?:candidates?|options?|choices?|continuations?|suffix(?:es)?|endings?|questions?|queries|prompts?|answers?|"

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import FUNCTIONS, NOTHING, Placed, Scope, by_path, position, tree_of
@@ -25,6 +24,7 @@ from kvlint.checks.cache_feeds import (
     stays,
 )
 from kvlint.findings import Category, Finding
+from kvlint.nodes import walk
 
 THINKING_MODELS = re.compile(
     r"^(?:Qwen/QwQ-32B|Qwen/Qwen3-(?:0\.6B|1\.7B|4B|8B|14B|32B|30B-A3B|235B-A22B)(?:-FP8|-AWQ|-GPTQ-Int[48])?|deepseek-ai/DeepSeek-R1(?:-\w[\w.-]*)?)$"

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import Certainty, cache_of
 from kvlint.behaviour import releases_of
@@ -43,6 +42,7 @@ from kvlint.checks.turns import (
     reads_length,
 )
 from kvlint.findings import Category, Finding
+from kvlint.nodes import walk
 
 LOOK_BACK = 8
 """So many of the first and of the last calls on a cache are looked at for the one that padded the batch."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import GenerationConfigValue, Value, literal
 from kvlint.checks.base import Check
@@ -29,6 +28,7 @@ from kvlint.checks.cache_feeds import (
     slice_of,
 )
 from kvlint.findings import Category, Finding
+from kvlint.nodes import walk
 
 EXPANDERS = ("num_return_sequences", "num_beams")
 PREFILLED = re.compile(r"(?i)prefix|prefill|prompt|system|base|root|shared|filled|template|context")

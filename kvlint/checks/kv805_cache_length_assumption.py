@@ -7,10 +7,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
 
-from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
+from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.recorder import path_of
-from kvlint.analysis.values import Model
+from kvlint.analysis.values import STATIC_CACHE, CacheObject, Certainty, Member, Model
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import FAR, Binding, Placed, Scope, after, position, prefixes, tree_of
 from kvlint.checks.cache_feeds import (
@@ -25,7 +24,10 @@ from kvlint.checks.cache_feeds import (
 )
 from kvlint.checks.turns import reads_length
 from kvlint.findings import Category, Finding
+from kvlint.nodes import walk
 
+LIVE_COUNTERS = ">=5.4"
+"""Releases on which ``get_seq_length`` of a static layer gives the tensor in which the layer counts."""
 LENGTH_READERS = ("get_seq_length", "get_usable_length")
 POSITION_MAKERS = ("arange",)
 MASK_MAKERS = ("ones", "new_ones", "ones_like")
@@ -39,6 +41,7 @@ class CacheLengthAssumption(Check):
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
         yield from self._state_space(facts)
+        yield from self._live(facts)
         for feed in feeds_of(facts):
             if feed.role == "model":
                 yield from self._one_place(facts, feed)
@@ -57,6 +60,27 @@ class CacheLengthAssumption(Check):
                     "the last token has not been fed yet",
                     releases=feed.place.releases,
                     help="ask the cache, `cache.get_seq_length()`, or feed the last token again with what follows",
+                )
+
+    def _live(self, facts: Facts) -> Iterator[Finding]:
+        """``before = static.get_seq_length()`` that is looked at again after the cache has been fed: it has moved along."""
+        life = facts.timeline.matching(LIVE_COUNTERS)
+        for use in facts.calls:
+            atom = use.callee[0] if len(use.callee) == 1 else None
+            cache = atom.of if isinstance(atom, Member) and atom.name == "get_seq_length" else None
+            wrong = use.place.releases & life
+            if not isinstance(cache, CacheObject) or cache.cls != STATIC_CACHE or not wrong:
+                continue
+            if cache.certainty == Certainty.PROVEN and is_looked_at_again(facts, use):
+                yield self.finding(
+                    facts,
+                    use.node,
+                    use.place,
+                    "this is the counter of the static cache itself {when}, a tensor that moves on with the next tokens: "
+                    "later it is the new length, not the old one",
+                    releases=wrong,
+                    life=life,
+                    help="take the number out of it: `int(cache.get_seq_length())`",
                 )
 
     def _state_space(self, facts: Facts) -> Iterator[Finding]:
@@ -107,6 +131,36 @@ class CacheLengthAssumption(Check):
 
 STATE_SPACE = ("MambaForCausalLM", "MambaModel", "Mamba2ForCausalLM", "Mamba2Model", "FalconMamba")
 """Models whose layers all keep a state instead of keys and values."""
+
+
+def is_looked_at_again(facts: Facts, use: CallUse) -> bool:
+    """True where the length goes into a name of its own that is read after the same cache has been fed, and where the
+    cache may have held something before: until then the length is a plain 0."""
+    func, parent = use.node.func, use.parent
+    path = path_of(func.value) if isinstance(func, ast.Attribute) else ""
+    if not path or not isinstance(parent, ast.Assign) or parent.value is not use.node or len(parent.targets) != 1:
+        return False
+    target = parent.targets[0]
+    scope = tree_of(facts).scope_of(use.node)
+    if not isinstance(target, ast.Name) or len(scope.bindings.get(target.id, ())) != 1:
+        return False
+    fed = [position(feed.node) for feed in feeds_of(facts) if feed.path == path and scope_of(facts, feed) is scope]
+    later = [place for place in fed if place > position(use.node)]
+    made_here = any(place[0] for place in map(position, makers(scope, path)))
+    if not later or (made_here and len(later) == len(fed)):
+        return False
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == target.id
+        and isinstance(node.ctx, ast.Load)
+        and position(node) > min(later)
+        for node in scope.nodes
+    )
+
+
+def makers(scope: Scope, path: str) -> list[ast.expr]:
+    """What a name of the scope itself is bound to."""
+    return [item.value for item in scope.bindings.get(path, ()) if item.value is not None]
 
 
 def sums_mask(node: ast.expr) -> bool:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import Scope, tree_of
 from kvlint.checks.cache_feeds import Feed, dependence, feeds_of, last_part, scope_of
 from kvlint.checks.generation_settings import JSON_KIND, Settings, settings_finding, settings_of
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import walk
 
 REASON = re.compile(
     r"gradient_checkpointing|\.backward\(|\bTrainer\b|TrainingArguments|use_cache ?[=:] ?True|\"use_cache\": ?True|no_cache|uncached"

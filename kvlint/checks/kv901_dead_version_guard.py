@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from kvlint.analysis.facts import Facts, GuardUse
-from kvlint.analysis.nodes import walk
 from kvlint.checks.base import Check
 from kvlint.findings import Category, Finding
+from kvlint.nodes import walk
 
 
 class DeadVersionGuard(Check):

@@ -11,7 +11,6 @@ from kvlint.analysis.callers import GENERATIVE_NAMES, filled_by_prepare, uncalle
 from kvlint.analysis.facts import AssignUse, AttributeUse, CallUse, Facts, Place
 from kvlint.analysis.library import is_layer_class, is_own_module
 from kvlint.analysis.names import ATTENTION_PARTS, LAYER_LISTS, MODEL_PARTS
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.analysis.values import (
     Certainty,
@@ -31,6 +30,7 @@ from kvlint.checks.installing import filled_beside, installed_by_helpers
 from kvlint.checks.library_contracts import called_by_these_alone
 from kvlint.engine.link import level
 from kvlint.engine.units import Place as LinkedPlace
+from kvlint.nodes import assignment, walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHE_PARAMETERS = ("cache", "past_key_values", "past_key_value", "cache_params")
@@ -56,6 +56,8 @@ to 5.4 also stateful models, and generous where it does no harm to be silent."""
 STATEFUL = "<5.5"
 ROLES = {1: "attention", 2: "layer", 3: "model", 4: "model"}
 """What stands at each height of a model (``engine.link.level``)."""
+MANY = 8
+"""Functions that one patch may put somewhere; with more it is not followed what they call."""
 CLASS_ENDINGS = ("Attention", "Layer", "Block", "Model", "ForCausalLM")
 ENCODERS = re.compile(r"[Bb]ert(?!a)|[Rr]oberta|Electra|Xmod|Data2VecText|^Ernie(?!4)")
 HEAD = re.compile(r"For[A-Z]\w*$")
@@ -455,21 +457,68 @@ def _calls_part(function: ast.AST, name: str) -> bool:
 def _patches(facts: Facts) -> Iterator[LibraryCalled]:
     yield from _registered(facts)
     yield from _by_helpers(facts)
+    yield from _decoders(facts)
     places = {id(use.info.node): use.place for use in facts.functions}
     for use in facts.attributes:
         if use.action != "store":
             continue
         if use.name in ("forward", "prepare_inputs_for_generation"):
-            for atom in of_type(use.assigned, LocalFunction):
-                item = _patched(facts, use, atom.info, places.get(id(atom.info.node), use.place))
+            if use.name == "forward" and _held_by_own_module(use):
+                continue
+            for info in _with_wrapped(facts, [atom.info for atom in of_type(use.assigned, LocalFunction)]):
+                item = _patched(facts, use, info, places.get(id(info.node), use.place))
                 if item is not None:
-                    item = replace(item, filled=filled_beside(facts, use, atom.info))
-                    here = id(atom.info.node) in places
+                    item = replace(item, filled=filled_beside(facts, use, info))
+                    here = id(info.node) in places
                     yield item if here else replace(item, elsewhere=True)
         elif use.name in ATTENTION_PARTS:
             yield from _replaced_part(facts, use)
         else:
             yield from _replaced_class(facts, use)
+
+
+def _with_wrapped(facts: Facts, functions: list[FunctionInfo]) -> Iterator[FunctionInfo]:
+    """The functions, and those of the project that they hand all their arguments on to, as they came."""
+    for info in functions:
+        yield info
+        spec = info.node.args
+        if spec.vararg is None or spec.kwarg is None or len(functions) > MANY:
+            continue
+        for use in facts.calls:
+            if use.place.function is info and hands_all_on(use.node, spec.vararg.arg, spec.kwarg.arg):
+                for atom in of_type(use.callee, LocalFunction):
+                    if atom.info not in functions:
+                        functions.append(atom.info)
+
+
+def hands_all_on(node: ast.Call, args: str, kwargs: str) -> bool:
+    """``f(*args, **kwargs)``, with more in front at most."""
+    return (
+        bool(node.args)
+        and isinstance(node.args[-1], ast.Starred)
+        and isinstance(node.args[-1].value, ast.Name)
+        and node.args[-1].value.id == args
+        and len(node.keywords) == 1
+        and node.keywords[0].arg is None
+        and isinstance(node.keywords[0].value, ast.Name)
+        and node.keywords[0].value.id == kwargs
+    )
+
+
+def _held_by_own_module(use: AttributeUse) -> bool:
+    """True for ``self.attn.forward = f`` in a module of the project that calls what it holds in its own ``forward``."""
+    owner, holder = use.place.owner, use.value_node
+    forward = owner.method("forward") if owner is not None else None
+    return (
+        owner is not None
+        and forward is not None
+        and isinstance(holder, ast.Attribute)
+        and isinstance(holder.value, ast.Name)
+        and holder.value.id == "self"
+        and owner.bases_known()
+        and not any(base.startswith("transformers.") for base in owner.foreign_bases())
+        and _calls_part(forward.node, holder.attr)
+    )
 
 
 def _by_helpers(facts: Facts) -> Iterator[LibraryCalled]:
@@ -483,6 +532,19 @@ def _by_helpers(facts: Facts) -> Iterator[LibraryCalled]:
             found = _at_place(facts, item.function, place or item.use.place, where, item.function.name)
             if found is not None:
                 yield replace(found, patched=item.use, elsewhere=place is None)
+
+
+def _decoders(facts: Facts) -> Iterator[LibraryCalled]:
+    """Functions that ``generate`` is told to decode with: it hands them what it would hand to its own."""
+    places = {id(use.info.node): use.place for use in facts.functions}
+    for use in facts.calls:
+        for word, value in use.keywords:
+            for atom in of_type(value, LocalFunction) if word == "custom_generate" else ():
+                place = places.get(id(atom.info.node))
+                if place is not None:
+                    yield LibraryCalled(
+                        atom.info, place, "model", kind_names(facts, "model"), atom.info.name, patched=use
+                    )
 
 
 def _outermost(facts: Facts, items: list[LibraryCalled]) -> Iterator[LibraryCalled]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.library import is_torch_model_class
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.values import Certainty, LocalFunction, Model, ModelKwargs, Symbol, Value, of_type
 from kvlint.checks.hooks import Function, registered_hooks
 from kvlint.checks.library_calls import GENERATION_STEP, library_called
+from kvlint.nodes import walk
+
+ASSISTANT = "self.assistant_kwargs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ def library_dicts(facts: Facts) -> list[LibraryDict]:
     known = facts.memo.get("library dicts")
     if not isinstance(known, list):
         found: dict[tuple[int, str], LibraryDict] = {}
-        for item in (*_spread(facts), *_hooks(facts), *_steps(facts), *_returned(facts)):
+        for item in (*_spread(facts), *_hooks(facts), *_steps(facts), *_returned(facts), *_candidates(facts)):
             found.setdefault((id(item.function), item.path), item)
         known = facts.memo["library dicts"] = list(found.values())
     return known
@@ -70,6 +72,15 @@ def _steps(facts: Facts) -> Iterator[LibraryDict]:
         if len(positional) > 2 and (id(info) in put or any(is_torch_model_class(base) for base in bases)):
             path = positional[2].arg
             yield LibraryDict(info.node, path, definition.place, "generate", f"`{path}` of `{info.name}`")
+
+
+def _candidates(facts: Facts) -> Iterator[LibraryDict]:
+    """``self.assistant_kwargs`` of a candidate generator that derives from one of the library, which fills it."""
+    for definition in facts.functions:
+        info = definition.info
+        bases = info.owner.foreign_bases() if info.owner is not None else ()
+        if any(base.startswith("transformers.") and base.endswith("CandidateGenerator") for base in bases):
+            yield LibraryDict(info.node, ASSISTANT, definition.place, "generate", f"`{ASSISTANT}`")
 
 
 def is_model(value: Value) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import ClassUse, Facts, FunctionUse, Place
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo
 from kvlint.behaviour import releases_of
 from kvlint.checks.absent_values import place_at
 from kvlint.checks.library_contracts import layer_positions, no_longer_called
 from kvlint.checks.receivers import cache_class
+from kvlint.nodes import walk
 from kvlint.releases import ReleaseSet
 
 OLD_LIMIT, NEW_LIMIT = "get_max_cache_shape", "get_max_length"

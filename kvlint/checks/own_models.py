@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 
 from kvlint.analysis.facts import Facts
-from kvlint.analysis.nodes import walk
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.engine.own_formats import own_forward
+from kvlint.nodes import walk
 
 
 def file_has_own_model(facts: Facts) -> bool:

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.library import is_torch_model_class
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.values import Instance, LocalFunction, Model, SuperObject, Symbol, of_type
+from kvlint.nodes import walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 from kvlint.timeline import Timeline
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from kvlint.analysis.facts import AttributeUse, Facts, SubscriptUse
 from kvlint.analysis.library import COMMON_CLASSES, STATE_CLASSES, library_of
 from kvlint.analysis.names import looks_like_cache
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import ClassInfo, FunctionInfo, set_on_self
 from kvlint.analysis.values import (
@@ -33,6 +32,7 @@ from kvlint.analysis.values import (
     of_type,
     without,
 )
+from kvlint.nodes import assignment, walk
 from kvlint.releases import ReleaseSet
 
 ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
@@ -391,15 +391,35 @@ def comes_in(use: SubscriptUse) -> bool:
 
 
 def is_as_left(node: ast.expr, function: FunctionInfo | None) -> bool:
-    """True for an attribute that a function has not set before it reads it."""
+    """True for an attribute that a function has not set before it reads it, but for other branches of a condition."""
     if not isinstance(node, ast.Attribute) or function is None:
         return False
-    return not any(
-        isinstance(other, ast.Attribute)
+    nodes = walk(function.node)
+    stores = [
+        other
+        for other in nodes
+        if isinstance(other, ast.Attribute)
         and other.attr == node.attr
         and isinstance(other.ctx, ast.Store)
         and (other.lineno, other.col_offset) < (node.lineno, node.col_offset)
-        for other in walk(function.node)
+    ]
+    if not stores:
+        return True
+    branches = [
+        (item.body, item.orelse)
+        for item in nodes
+        if isinstance(item, ast.If) and item.orelse and is_in(node, item.orelse)
+    ]
+    return all(any(is_in(store, body) for body, _ in branches) for store in stores)
+
+
+def is_in(node: ast.expr, body: list[ast.stmt]) -> bool:
+    """True for a node that stands in these statements, by its place in the text."""
+    first, last = body[0], body[-1]
+    return (
+        (first.lineno, first.col_offset)
+        <= (node.lineno, node.col_offset)
+        < (last.end_lineno or 0, last.end_col_offset or 0)
     )
 
 

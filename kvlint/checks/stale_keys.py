@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, Place
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.absent_values import place_at
 from kvlint.checks.bindings import position, tree_of
@@ -19,8 +18,10 @@ from kvlint.checks.library_dicts import (
     key_uses,
     library_dicts,
 )
+from kvlint.nodes import assignment, walk
 
 NEW_KEY = "cache"
+PREPARE_CACHE = "_prepare_cache_for_generation"
 OLD_KEYS = ("past_key_values", "cache_params")
 SWALLOWED = {"attention": ("past_key_values", "past_key_value"), "layer": ("past_key_value",)}
 """Keys that modules of each kind ignore: decoder layers still take ``past_key_values`` (run on 5.24.0)."""
@@ -48,11 +49,14 @@ def loop_reads(facts: Facts) -> Iterator[StaleKey]:
                 continue  # it looks under both names
             for key in OLD_KEYS:
                 uses = key_uses(function, path, key)
-                if any(kind == "store" and not reads_itself(facts, node, path, key) for kind, node in uses):
+                if is_put(facts, function, path, key):
                     continue
+                start = (
+                    updated if is_handed_over(facts, definition.info.name, key) else round_of(facts, function, updated)
+                )
                 asked = {kind for kind, _ in uses} & {"in", "not in", "get", "get-default"}
                 for kind, node in uses:
-                    if position(node) <= updated or kind in ("store", "get-default"):
+                    if position(node) <= start or kind in ("store", "get-default"):
                         continue
                     raises = kind in ("subscript", "pop", "delete")
                     if raises and asked:
@@ -61,16 +65,88 @@ def loop_reads(facts: Facts) -> Iterator[StaleKey]:
                     yield StaleKey(node, key, place_at(facts, node, definition.place), how, f"`{path}`")
 
 
+def library_reads(facts: Facts) -> Iterator[StaleKey]:
+    """Keys looked up in the ``model_kwargs`` that ``generate`` hands to a method of its own, or keeps for an assistant."""
+    for item in library_dicts(facts):
+        if item.role != "generate" or handles_new(item) or writes_old_key(facts) or stores(facts, item.path):
+            continue
+        for key in OLD_KEYS:
+            uses = key_uses(item.function, item.path, key)
+            asked = {kind for kind, _ in uses} & {"in", "not in", "get", "get-default"}
+            for kind, node in uses:
+                raises = kind in ("subscript", "pop", "delete")
+                if kind != "get-default" and not (raises and asked):
+                    how = "raises" if raises else "read"
+                    yield StaleKey(node, key, place_at(facts, node, item.place), how, item.shown)
+
+
+def stores(facts: Facts, path: str) -> bool:
+    """True where the file puts an old key into a dict of this path."""
+    return any(
+        kind == "store"
+        for item in facts.functions
+        for key in OLD_KEYS
+        for kind, _ in key_uses(item.info.node, path, key)
+    )
+
+
 def updated_dicts(function: ast.AST) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Paths that get what ``_update_model_kwargs_for_generation`` returns, and where the first time."""
+    """Paths that get what ``_update_model_kwargs_for_generation`` returns, or that ``_prepare_cache_for_generation`` puts a
+    cache into, and where the first time."""
     seen: set[str] = set()
     for node in walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == PREPARE_CACHE:
+            given = [*node.args[1:2], *(item.value for item in node.keywords if item.arg == "model_kwargs")]
+            for path in map(path_of, given):
+                if path and path not in seen:
+                    seen.add(path)
+                    yield path, position(node)
         targets, value = assignment(node)
         if len(targets) == 1 and isinstance(value, ast.Call):
             func, path = value.func, path_of(targets[0])
             if isinstance(func, ast.Attribute) and func.attr == GENERATION_STEP and path and path not in seen:
                 seen.add(path)
                 yield path, position(value)
+
+
+def is_put(facts: Facts, function: ast.AST, path: str, key: str, before: ast.AST | None = None) -> bool:
+    """True where the function puts something under the key of a dict (*before* a node), or begins the dict with it."""
+    return begins_with(function, path, key) or any(
+        kind == "store"
+        and not reads_itself(facts, node, path, key)
+        and (before is None or position(node) < position(before))
+        for kind, node in key_uses(function, path, key)
+    )
+
+
+def begins_with(function: ast.AST, path: str, key: str) -> bool:
+    """True where the dict is written down with the key, or a dict with it is joined to it."""
+    given = [
+        value for targets, value in map(assignment, walk(function)) if any(path_of(one) == path for one in targets)
+    ]
+    return any(
+        (isinstance(node, ast.keyword) and node.arg == key) or (isinstance(node, ast.expr) and is_key(node, key))
+        for value in given
+        if isinstance(value, ast.Dict) or (isinstance(value, ast.Call) and ast.unparse(value.func) == "dict")
+        for node in walk(value)
+    )
+
+
+def is_handed_over(facts: Facts, name: str, key: str) -> bool:
+    """True where the project calls a function of this name with the key: from then on it is in the dict."""
+    return f"{name} {key}" in facts.surroundings.keywords or any(
+        call.keyword(key) is not None and ast.unparse(call.node.func).rpartition(".")[2] == name for call in facts.calls
+    )
+
+
+def round_of(facts: Facts, function: ast.AST, updated: tuple[int, int]) -> tuple[int, int]:
+    """Where the innermost loop around the update begins: what stands in front of it there is behind it in the next round."""
+    loops = [
+        node
+        for node in walk(function)
+        if isinstance(node, (ast.For, ast.While)) and position(node) < updated < ((node.end_lineno or 0) + 1, 0)
+    ]
+    return max(map(position, loops), default=updated)
 
 
 def reads_itself(facts: Facts, node: ast.expr, path: str, key: str) -> bool:

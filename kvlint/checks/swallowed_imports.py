@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from kvlint.analysis.evaluate import handler_names
 from kvlint.analysis.facts import Facts, ImportUse
-from kvlint.analysis.nodes import assignment, walk
 from kvlint.checks.bindings import tree_of
 from kvlint.checks.symbols import IMPORT_ERRORS, SymbolReference, lacking
+from kvlint.nodes import assignment, walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 

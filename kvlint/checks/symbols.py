@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kvlint.analysis.facts import Facts, ImportUse, Place, SymbolUse
-from kvlint.analysis.nodes import walk
 from kvlint.behaviour import ClassReplacement, class_replacement
 from kvlint.findings import Applicability, Edit, Fix
+from kvlint.nodes import walk
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import as_keyword, has_comment, is_plain, rewrite_call, with_argument, without_arguments
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from kvlint.analysis.facts import Facts, IterationUse, SubscriptUse
 from kvlint.analysis.library import is_torch_model_class
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.scopes import FunctionInfo
 from kvlint.analysis.values import CacheObject
 from kvlint.checks.bindings import tree_of
 from kvlint.checks.receivers import may_be_rebuilt
 from kvlint.findings import Applicability, Edit, Finding, Fix
+from kvlint.nodes import walk
 
 PARAMETERS = ("past_key_values", "cache", "past")
 NEEDS = "5.0"

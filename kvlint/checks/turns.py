@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from kvlint.analysis.nodes import walk
 from kvlint.analysis.recorder import path_of
 from kvlint.checks.bindings import COMPREHENSIONS, Scope, prefixes
 from kvlint.checks.cache_feeds import Dependence, Feed, last_part, slice_of
+from kvlint.nodes import walk
 
 TURNS = re.compile(
     r"(?i)(?:^|_)(?:turns?|messages?|msgs?|utterances?|dialog(?:ue)?s?|conversations?|chat|repl(?:y|ies)|user_(?:inputs?|turns?|messages?))(?:_|$)"

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from kvlint.analysis.facts import Facts
 from kvlint.analysis.library import is_torch_model_class
-from kvlint.analysis.nodes import children, walk
 from kvlint.analysis.values import CacheObject, Certainty, Value
 from kvlint.checks.own_models import file_has_own_model
 from kvlint.checks.tuple_models import tuple_model
 from kvlint.findings import Applicability, Category, Finding
+from kvlint.nodes import children, walk
 
 FAMILIES = ("KV2", "KV3", "KV5")
 """Rules about the cache objects, parameters and tensors of one piece of code. Imports, settings, sizes and the reuse of a

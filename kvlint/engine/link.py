@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from kvlint.engine.lower import CACHE_KEYWORDS
 from kvlint.engine.units import ClassHead, FunctionHead, Import, Place, Put, Shape, Surroundings, Unit
 
 LIBRARY = "transformers"
@@ -318,32 +319,63 @@ class Project:
 
     def _put_values(self, path: str, put: Put) -> list[Thing]:
         """The functions and classes of the project that are put somewhere."""
-        kind, name = put.value[0], put.value[1] if len(put.value) > 1 else ""
-        things = self.meaning(path, name, put.function)
-        if kind in ("name", "bound"):
-            return [thing for thing in things if thing.kind in ("function", "class")]
-        if kind == "made":
-            made: list[Thing] = []
-            for thing in things:
-                if thing.kind == "class":
-                    made.append(thing)
-                elif thing.kind == "function":
-                    made += self._given_back(thing)
-            return made
-        return []
+        if put.value[0] == "made":
+            made = self.meaning(path, put.value[1], put.function)
+            return [thing for thing in made if thing.kind == "class"] + self._made(path, put.value, put.function)
+        return self._things(path, put.value, put.function)
+
+    def _things(self, path: str, item: Shape, scope: str) -> list[Thing]:
+        """The functions and classes of the project that a name, or any key of a table, stands for."""
+        if item[0] == "item":
+            found = [
+                thing
+                for table in self._tables(path, item[1], scope)
+                for entry in table[1]
+                if entry[0] == "=" or item[2] in ("", entry.partition("=")[0])
+                for thing in self.meaning(table[0], entry.partition("=")[2])
+            ]
+        elif item[0] in ("name", "bound"):
+            found = self.meaning(path, item[1], scope)
+        else:
+            return []
+        return [thing for thing in found if thing.kind in ("function", "class")]
+
+    def _tables(self, path: str, name: str, scope: str) -> list[tuple[str, tuple[str, ...]]]:
+        """The dicts of names that a name of a module stands for, with the module that writes them."""
+        places = [path]
+        places += [
+            source
+            for item in self._imports_of(path).get(name, ())
+            if item.name == name and (source := self.module(path, item.module, item.level))
+        ]
+        return [
+            (place, item[1:])
+            for place in places
+            for key in dict.fromkeys((f"{scope}.{name}", name))
+            for item in self._aliases_of(place).get(key, ())
+            if item[0] == "table"
+        ]
+
+    def _made(self, path: str, item: Shape, scope: str) -> list[Thing]:
+        """The functions and classes that a factory of the project returns, and the function that it is told to wrap."""
+        found: list[Thing] = []
+        for thing in self.meaning(path, item[1], scope):
+            if thing.kind == "function":
+                back = self._given_back(thing)
+                found += back
+                if len(item) > 2 and any(self._hands_on(other) for other in back):
+                    found += self._things(path, ("name", item[2]), scope)
+        return list(dict.fromkeys(found))
+
+    def _hands_on(self, thing: Thing) -> bool:
+        """True for a function that hands on the keywords that it is called with, and says no name of a cache."""
+        head = self.functions.get((thing.path, thing.name))
+        return head is not None and bool(head.kwarg) and CACHE_KEYWORDS.isdisjoint((*head.parameters, *head.keys))
 
     def _given_back(self, thing: Thing) -> list[Thing]:
         """The functions and classes that a factory of the project returns."""
         head = self.functions[(thing.path, thing.name)]
-        found: list[Thing] = []
-        for item in head.returns:
-            if item[0] in ("name", "bound"):
-                found += [
-                    other
-                    for other in self.meaning(thing.path, item[1], thing.name)
-                    if other.kind in ("function", "class")
-                ]
-        return found
+        return [other for item in head.returns for other in self._things(thing.path, item, thing.name)]
 
     def _targets(self, path: str, put: Put) -> list[tuple[str, str]]:
         """The classes of the library that something is put on, with its name there ("": it takes the class's place)."""
@@ -453,7 +485,7 @@ class Project:
             tuple(key for key in self.own_classes if key[0] in inside),
             tuple(key for key in self.handed if key[0] in inside),
             self.shims,
-            self._called_on_caches(inside),
+            self._called_here(inside),
             elsewhere(self._keywords, self.units[path].keywords),
             elsewhere(self._taken, self.units[path].taken),
             self.units[path].surface,
@@ -477,9 +509,20 @@ class Project:
     def _taken(self) -> Counter[str]:
         return Counter(word for unit in self.units.values() for word in unit.taken)
 
-    def _called_on_caches(self, inside: frozenset[str]) -> tuple[str, ...]:
-        """Names of methods of the cache classes in these files that some file of the project calls, sorted."""
+    def _called_here(self, inside: frozenset[str]) -> tuple[str, ...]:
+        """Names that some file of the project calls, sorted: of methods of the cache classes in these files, of their private
+        methods, and of private members that they put on classes."""
         names = {
+            name
+            for path in inside
+            if path in self.units
+            for name in (
+                *(put.member for put in self.units[path].puts if put.how in ("attribute", "setattr")),
+                *(item.name for item in self.units[path].functions if item.owner),
+            )
+            if name.startswith("_")
+        }
+        names |= {
             item.name
             for path in inside
             for item in (self.units[path].functions if path in self.units else ())
@@ -493,13 +536,15 @@ class Project:
 
     @cached_property
     def shims(self) -> tuple[str, ...]:
-        """Names that the project puts on caches of the library, or on the modules that hold them."""
+        """Names that the project puts on caches of the library, or on the modules that hold them, and private ones that it
+        puts on any class of the library."""
         found: set[str] = set()
         for path, unit in self.units.items():
             for put in unit.puts:
                 if put.how in ("attribute", "setattr") and put.member and put.member not in CALLED_MEMBERS:
                     for thing in self.meaning(path, put.target, put.function):
-                        if thing.kind == "library" and HOLDS_CACHES.search(thing.name):
+                        private = put.member.startswith("_") and thing.name.rpartition(".")[2][:1].isupper()
+                        if thing.kind == "library" and (private or HOLDS_CACHES.search(thing.name)):
                             found.add(put.member)
         return tuple(sorted(found))
 

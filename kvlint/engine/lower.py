@@ -10,10 +10,10 @@ import ast
 import re
 from functools import lru_cache
 
-from kvlint.analysis.nodes import any_between, children, lines_with, walk
 from kvlint.engine.own_formats import own_forward
 from kvlint.engine.units import UNKNOWN_SHAPE, ClassHead, FunctionHead, Import, Put, Shape, Unit
 from kvlint.fingerprint import digest
+from kvlint.nodes import any_between, children, lines_with, walk
 
 SPEAKS = ("past", "cache", "key_value", "kv", "present", "hidden_states", "input_ids")
 GIVEN = re.compile(r"(?i)past|cache|key_value|kv|present|out(put)?s?$|pairs|memory")
@@ -31,7 +31,10 @@ CACHE_KEYWORDS = frozenset({"cache", "past_key_values", "past_key_value", "cache
 PREPARE = "prepare_inputs_for_generation"
 BINDERS = frozenset({"MethodType", "partial", "partialmethod", "wraps"})
 REGISTRARS = frozenset({"register", "register_forward_pre_hook", "register_forward_hook", "update", "setdefault"})
+LOADERS = frozenset({"from_pretrained", "from_config", "_from_config"})
 HOOKS = frozenset({"register_forward_pre_hook", "register_forward_hook"})
+TABLE_SIZE = 40
+"""A dict with more entries is no table of what is installed."""
 CALLED_BY_USERS = ("forward", "generate", "__call__")
 """Methods of a model that people call with a cache."""
 TELLING = frozenset({ast.Call, ast.Attribute, ast.Dict, ast.Subscript})
@@ -111,10 +114,22 @@ def shape(node: ast.AST | None) -> Shape:
             return ("bound", inner[1]) if inner[0] in ("name", "bound") else inner
         if last in ("staticmethod", "classmethod") and node.args:
             return shape(node.args[0])
-        return ("made", name) if name else UNKNOWN_SHAPE
+        if last == "get" and "." in name:
+            return ("item", name.rpartition(".")[0], text_of(node.args[0]) if node.args else "")
+        given = dotted(node.args[0]) if node.args else ""
+        made = ("made", name, given) if given else ("made", name)
+        return made if name else UNKNOWN_SHAPE
     if isinstance(node, ast.IfExp):
         first, second = shape(node.body), shape(node.orelse)
         return first if first != UNKNOWN_SHAPE else second
+    if isinstance(node, ast.Subscript):
+        name = dotted(node.value)
+        return ("item", name, text_of(node.slice)) if name else UNKNOWN_SHAPE
+    if isinstance(node, ast.Dict) and len(node.values) <= TABLE_SIZE:
+        names = [dotted(value) for value in node.values]
+        keys = [text_of(key) for key in node.keys if key is not None]
+        whole = names and all(names) and len(keys) == len(names)
+        return ("table", *(f"{key}={name}" for key, name in zip(keys, names, strict=True))) if whole else UNKNOWN_SHAPE
     return UNKNOWN_SHAPE
 
 
@@ -346,7 +361,7 @@ class Lowering:
         last = node.func.attr if isinstance(node.func, ast.Attribute) else name
         if last:
             self.called.add(last)
-            if last == "from_pretrained":
+            if last in LOADERS:  # of a class of the project: it makes an object of it
                 self.called.add(name.rpartition(".")[0].rpartition(".")[2])
             if last not in self.given and self._may_give(node) and any(map(speaks, (*node.args, *node.keywords))):
                 self.given.add(last)

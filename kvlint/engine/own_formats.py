@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kvlint.analysis.nodes import walk
+from kvlint.nodes import walk
 
 PAST_NAMES = frozenset(
     {"past_key_values", "past_key_value", "cache", "past", "layer_past", "past_kv", "kv_cache", "cache_params"}

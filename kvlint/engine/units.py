@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 Shape = tuple[str, ...]
 """What an expression stands for, as far as names say:
 
-``("name", "a.b.c")`` a dotted name, ``("made", "a.B")`` what calling it gives, ``("bound", "f")`` a function bound to an
-object or filled in (``MethodType(f, m)``, ``f.__get__(m)``, ``partial(f)``), ``("?",)`` anything else.
+``("name", "a.b.c")`` a dotted name, ``("made", "a.B")`` what calling it gives, with the first argument behind it where that is
+a name, ``("bound", "f")`` a function bound to an object or filled in (``MethodType(f, m)``, ``f.__get__(m)``, ``partial(f)``),
+``("table", "key=f", "=g")`` a dict whose values are names (a key that is no string is empty), ``("item", "TABLE", "key")`` what a
+key of one gives (any key where it is not written), ``("?",)`` anything else.
 """
 UNKNOWN_SHAPE: Shape = ("?",)
 
@@ -130,8 +132,9 @@ class Surroundings:
     *places* are those of functions and classes of these files. *own* are (path, qualified name) of classes whose methods
     the project calls by itself and the library never does, *handed* those that it puts, or leaves, where the library calls
     them. *shims* are names that the project puts on the library's
-    caches, or on the modules that hold them, so that they exist there on every release. *called* are names of methods of
-    the cache classes in these files that some file of the project calls. *keywords* are those
+    caches, or on the modules that hold them, and private ones on any class of it, so that they exist there on every release.
+    *called* are names of methods of the cache classes in these files, of private methods and of private members put on classes
+    that some file of the project calls. *keywords* are those
     of the other files' units: callers that a rename does not see. *taken* are names that ``forward`` methods there take, and
     ``prepare_inputs_for_generation`` where one there gives its cache back under an older name. *surface* is that of the
     file's unit. *own_format*: a class of another file of the project keeps the past in a format of its own.
