@@ -2067,3 +2067,24 @@ def test_a_list_that_an_annotation_promises_was_not_made() -> None:
         model.generate(**inputs)
         """
     assert "KV301" not in codes(code)
+
+
+@pytest.mark.parametrize(("where", "wrong"), [("inside", True), ("behind", False)])
+def test_a_test_for_a_cache_of_what_is_annotated_as_a_list(where: str, wrong: bool) -> None:
+    """In the branch it is a cache; behind both it may be either."""
+    inside = "seen = past_key_values[0][0].shape[2]" if where == "inside" else "seen = past_key_values.get_seq_length()"
+    behind = "past_key_values[0]" if where == "behind" else "None"
+    code = f"""
+        import torch
+        from typing import List, Optional
+        from transformers import Cache
+
+        def layers(hidden, past_key_values: Optional[List[torch.FloatTensor]] = None):
+            seen = 0
+            if isinstance(past_key_values, Cache):
+                {inside}
+            else:
+                seen = past_key_values[0][0].shape[2]
+            return hidden[seen:], {behind}
+        """
+    assert ("KV204" in codes(code)) is wrong

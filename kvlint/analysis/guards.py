@@ -38,6 +38,7 @@ from kvlint.analysis.values import (
     Truth,
     Unknown,
     Value,
+    is_promised,
     literal,
     of_type,
 )
@@ -541,9 +542,7 @@ def apart(timeline: Timeline, first: str, second: str) -> bool:
 
 def is_promise(atom: Atom) -> bool:
     """True for what only an annotation says, and for a default: code that asks for something else gets that as well."""
-    if isinstance(atom, LegacyCache):
-        return atom.built == "annotation"
-    return isinstance(atom, NoneValue) or (isinstance(atom, Sequence) and atom.promised)
+    return isinstance(atom, NoneValue) or is_promised(atom)
 
 
 def narrowed_model(model: Model, classes: tuple[str, ...], origin: Origin) -> Model:

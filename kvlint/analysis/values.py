@@ -316,6 +316,13 @@ class HasMember(Atom):
     name: str
 
 
+def is_promised(atom: Atom) -> bool:
+    """True for a collection of which only an annotation says that it is there."""
+    return (isinstance(atom, LegacyCache) and atom.built == "annotation") or (
+        isinstance(atom, Sequence) and atom.promised
+    )
+
+
 Value = tuple[Atom, ...]
 UNKNOWN: Value = (Unknown(),)
 NONE: Value = (NoneValue(),)

@@ -9,7 +9,7 @@ from kvlint.analysis.callers import is_head
 from kvlint.analysis.facts import CallUse, Facts
 from kvlint.analysis.recorder import path_of
 from kvlint.analysis.scopes import keeps_own_format
-from kvlint.analysis.values import Atom, LegacyCache, Sequence, Value
+from kvlint.analysis.values import Atom, LegacyCache, Value, is_promised
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import FUNCTIONS, position, tree_of
@@ -24,7 +24,7 @@ from kvlint.rewriting import has_comment
 
 KEYWORDS = ("past_key_values", "cache", "past_key_value")
 NEEDS = "4.56"
-PROMISED = ("annotation", "isinstance", "slice")
+TESTED = ("isinstance", "slice")
 
 
 class LegacyTupleCache(Check):
@@ -95,7 +95,7 @@ def is_built(facts: Facts, use: CallUse, item: Argument) -> bool:
     """True for a tuple or list that the code makes; what an annotation or a test merely promises may be None as well."""
     if built_beside(item.value) and not made_here(facts, use, item.keyword.value):
         return True
-    if not is_legacy(item.value) or any(map(is_promised, item.value)):
+    if not is_legacy(item.value) or any(map(was_not_made, item.value)):
         return False
     node = item.keyword.value
     if isinstance(node, ast.Name) and use.place.function is not None:
@@ -104,9 +104,9 @@ def is_built(facts: Facts, use: CallUse, item: Argument) -> bool:
     return True
 
 
-def is_promised(atom: Atom) -> bool:
+def was_not_made(atom: Atom) -> bool:
     """True for what an annotation or a test says of a value that nobody has been seen to make."""
-    return (isinstance(atom, LegacyCache) and atom.built in PROMISED) or (isinstance(atom, Sequence) and atom.promised)
+    return is_promised(atom) or (isinstance(atom, LegacyCache) and atom.built in TESTED)
 
 
 def made_here(facts: Facts, use: CallUse, node: ast.expr) -> bool:

@@ -29,6 +29,7 @@ from kvlint.analysis.values import (
     Unknown,
     Value,
     cache_of,
+    is_promised,
     of_type,
     without,
 )
@@ -184,8 +185,11 @@ def last_name(node: ast.expr) -> str:
 
 
 def known_cache(value: Value) -> CacheObject | None:
-    """A cache that is more than a name."""
-    return cache_of(value, Certainty.CONTEXT)
+    """A cache that is more than a name; None after a test for one of what an annotation calls a list: it may be either."""
+    found = cache_of(value, Certainty.CONTEXT)
+    if found is not None and found.source == "isinstance" and any(map(is_promised, value)):
+        return None
+    return found
 
 
 def may_be_else(value: Value) -> bool:
