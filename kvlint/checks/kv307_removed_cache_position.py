@@ -286,7 +286,8 @@ def always(scope: Scope, node: ast.AST, use: CallUse) -> bool:
 def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     """Makes the positions of the new tokens where none come; None where another fix is about to rename the cache."""
     function = item.info.node
-    past = next((arg.arg for arg in item.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
+    names = [arg.arg for arg in item.info.parameters() if arg.arg in CACHE_PARAMETERS]
+    past = "cache" if "cache" in names else next(iter(names), None)
     if item.role != "prepare" or past is None or item.info.parameter("input_ids") is None:
         return None
     place = merge_place(facts, function)
@@ -294,6 +295,8 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
         return None
     offset, indent = place
     masked = item.info.parameter("attention_mask") is not None
+    if takes_embeddings(item.info):
+        return None
     length = (
         "input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]" if masked else "input_ids.shape[1]"
     )
@@ -307,6 +310,13 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     )
     text = "".join(f"{line}\n{indent}" for line in lines)
     return Fix(f"Make `{NAME}` where none comes", Applicability.UNSAFE, (Edit(offset, offset, text),))
+
+
+def takes_embeddings(info: FunctionInfo) -> bool:
+    """True where the prompt may come as embeddings: there are no ids of it then, and positions do not index the ids."""
+    return info.parameter("inputs_embeds") is not None or any(
+        isinstance(node, ast.Constant) and node.value == "inputs_embeds" for node in walk(info.node)
+    )
 
 
 def imports_torch(facts: Facts, function: ast.AST) -> bool:

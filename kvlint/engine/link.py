@@ -19,6 +19,7 @@ MAX_STEPS = 12
 """Imports of imports and names for names are followed through so many of them."""
 ROOM = 500_000
 """Characters of source that are walked together at most."""
+REORDER = "_reorder_cache"
 HOLDS_CACHES = re.compile(r"^transformers$|(?:^|\.)cache_utils$|Cache$|CacheLayer|(?:Static|Dynamic)\w*Layer$")
 """The package, the module of the caches, and the classes of caches and of their layers."""
 CALLED_MEMBERS = frozenset({"forward", "prepare_inputs_for_generation", "__call__", "update", "_reorder_cache"})
@@ -454,12 +455,13 @@ class Project:
         return Counter(word for unit in self.units.values() for word in unit.taken)
 
     def _called_on_caches(self, inside: frozenset[str]) -> tuple[str, ...]:
-        """Names of methods of the cache classes in these files that some file of the project calls, sorted."""
+        """Names of methods in these files, of cache classes or to reorder caches, that some file of the project calls, sorted."""
         names = {
             item.name
             for path in inside
             for item in (self.units[path].functions if path in self.units else ())
-            if item.owner and any(map(HOLDS_CACHES.search, self.ancestors(path, item.owner)[1]))
+            if item.owner
+            and (item.name == REORDER or any(map(HOLDS_CACHES.search, self.ancestors(path, item.owner)[1])))
         }
         return tuple(sorted(names & self._called)) if names else ()
 
