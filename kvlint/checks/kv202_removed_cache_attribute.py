@@ -9,7 +9,7 @@ from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.names import CACHE_KEYWORDS
 from kvlint.analysis.nodes import assignment, walk
 from kvlint.analysis.recorder import path_of
-from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
+from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of_cache
@@ -197,6 +197,13 @@ def list_fix(facts: Facts, use: AttributeUse, node: ast.Attribute, cache: CacheO
                 isinstance(item, ast.Compare) and parent in operands(item) for item in walk(use.place.statement)
             )
             applicability = Applicability.UNSAFE if filled else Applicability.SAFE
+            if filled and cache.cls != CACHE and use.place.releases <= facts.timeline.matching(">=4.57"):
+                start, end = facts.span(parent)
+                source = parenthesised(facts.source(node.value), node.value)
+                text = f"sum(layer.is_initialized for layer in {source}.layers)"
+                if trust is None or has_comment(facts.text[start:end]):
+                    return None
+                return Fix("Count the filled layers", Applicability.UNSAFE, (minimal(facts.text, start, end, text),))
             return Fix("Count the layers", applicability, (attribute_edit(facts, node, "layers"),))
         if name not in READERS:
             return None
