@@ -198,7 +198,8 @@ def find(job: Job, path: Path, region: Region, timeline: Timeline, around: str =
         facts = joint_facts(job, region, path, timeline)
         if facts is None:
             # Nobody else decides about a module alone; what others call, take and give back is still known.
-            known = Surroundings(keywords=job.surroundings.keywords, taken=job.surroundings.taken)
+            told = job.surroundings
+            known = Surroundings(called=told.called, keywords=told.keywords, taken=told.taken)
             beside_it = known if region.kind == "module" else None
             facts = analyse(region, path, job.target, project_of(path.parent), timeline, around, beside_it)
     except (SyntaxError, RecursionError, MemoryError) as problem:
