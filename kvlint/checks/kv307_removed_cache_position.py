@@ -295,8 +295,6 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
         return None
     offset, indent = place
     masked = item.info.parameter("attention_mask") is not None
-    if takes_embeddings(item.info):
-        return None
     length = (
         "input_ids.shape[1] if attention_mask is None else attention_mask.shape[1]" if masked else "input_ids.shape[1]"
     )
@@ -317,13 +315,6 @@ def feeds_the_rest(facts: Facts, use: CallUse, item: Argument) -> bool:
     name, scope = path_of(item.keyword.value), tree_of(facts).scope_of(use.node)
     values = [item.keyword.value, *(made.value for made in scope.definitions(name, use.node) if made.value is not None)]
     return any("get_seq_length" in facts.source(one) for one in values)
-
-
-def takes_embeddings(info: FunctionInfo) -> bool:
-    """True where the prompt may come as embeddings: there are no ids of it then, and positions do not index the ids."""
-    return info.parameter("inputs_embeds") is not None or any(
-        isinstance(node, ast.Constant) and node.value == "inputs_embeds" for node in walk(info.node)
-    )
 
 
 def imports_torch(facts: Facts, function: ast.AST) -> bool:
