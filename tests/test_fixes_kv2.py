@@ -123,10 +123,10 @@ def test_2_update_that_has_kwargs() -> None:
 
 
 @pairs(
-    ("x = c.crop(len(a) if b else 4)", "x = c.crop(-(c.get_seq_length() - (len(a) if b else 4)))"),
-    ("x = c.crop(len(a) + 1)", "x = c.crop(-(c.get_seq_length() - (len(a) + 1)))"),
-    ("x = c.crop((a_len))", "x = c.crop(-(c.get_seq_length() - a_len))"),
-    ("x = c.crop((n := 3))", "x = c.crop(-(c.get_seq_length() - (n := 3)))"),
+    ("x = c.crop(len(a) if b else 4)", "x = c.crop(min(0, (len(a) if b else 4) - c.get_seq_length()))"),
+    ("x = c.crop(len(a) + 1)", "x = c.crop(min(0, len(a) + 1 - c.get_seq_length()))"),
+    ("x = c.crop((a_len))", "x = c.crop(min(0, a_len - c.get_seq_length()))"),
+    ("x = c.crop((n := 3))", "x = c.crop(min(0, (n := 3) - c.get_seq_length()))"),
     ("x = c.crop(c.get_seq_length() - (n - 1))", "x = c.crop(-(n - 1))"),
     ("x = c.crop(c.get_seq_length() - n)", "x = c.crop(-n)"),
     ("x = (c).to_legacy_cache()", "x = tuple((layer.keys, layer.values) for layer in c.layers)"),
@@ -405,7 +405,7 @@ def test_11_only_statement_of_its_block(before: str, after: str) -> None:
     ("for k, v in c: a = k; b = v", "for k, v, *_ in c: a = k; b = v"),
     (
         "if y: c.crop(3); x = DynamicCache(config)",
-        "if y: c.crop(-(c.get_seq_length() - 3)); x = DynamicCache(config=config)",
+        "if y: c.crop(min(0, 3 - c.get_seq_length())); x = DynamicCache(config=config)",
     ),
     (
         "x = lambda: c.seen_tokens; y = DynamicCache(offloaded=True)",
@@ -455,7 +455,7 @@ def test_14_same_spelling(text: str) -> None:
     ("x = StaticCache(config=config, max_cache_len=3, device=f())", None),
     ("x = StaticCache(config, f(), 3)", None),
     ("make().crop(3)", None),
-    ("c.crop(c.get_seq_length() - n - 1)", "c.crop(-(c.get_seq_length() - (c.get_seq_length() - n - 1)))"),
+    ("c.crop(c.get_seq_length() - n - 1)", "c.crop(min(0, c.get_seq_length() - n - 1 - c.get_seq_length()))"),
     ("c.crop(kept - c.get_seq_length())", None),
     ("c.crop(max_length=-2)", "c.crop(-2)"),
     ("c.crop(tokens_to_remove=n)", None),
@@ -525,7 +525,7 @@ def test_15_replacement_that_an_old_release_lacks(code: str, target: str) -> Non
         "x = StaticCache(config=config, max_cache_len=c.get_seq_length(0))",
     ),
     ("x = [k for k, v in DynamicCache.from_legacy_cache(p)]", "x = [k for k, v, *_ in DynamicCache(p)]"),
-    ("c.crop(c.seen_tokens)", "c.crop(-(c.get_seq_length() - c.get_seq_length()))"),
+    ("c.crop(c.seen_tokens)", "c.crop(min(0, c.get_seq_length() - c.get_seq_length()))"),
     (
         "if hasattr(c, 'key_cache'):\n    x = c.key_cache[0]\nelse:\n    x = c.layers[0].keys",
         None,
@@ -569,7 +569,7 @@ STALE = {
     "StaticCache(config=config, max_cache_len=n, device='cpu')": "StaticCache(config=config, max_cache_len=n)",
     "EncoderDecoderCache(self_attention_cache=a, cross_attention_cache=b)": "EncoderDecoderCache(a, b)",
     "QuantizedCache('HQQ', config)": "QuantizedCache('hqq', config)",
-    "c.crop(n_len)": "c.crop(-(c.get_seq_length() - n_len))",
+    "c.crop(n_len)": "c.crop(min(0, n_len - c.get_seq_length()))",
     "[k for k, v in c]": "[k for k, v, *_ in c]",
     "create_causal_mask(config=config, input_embeds=e)": "create_causal_mask(config=config, inputs_embeds=e)",
 }

@@ -12,6 +12,7 @@ from kvlint.analysis.values import CACHE, DYNAMIC_CACHE, ENCODER_DECODER_CACHE, 
 from kvlint.behaviour import broken_members, method_hint
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of_cache
+from kvlint.checks.layer_kinds import trust_in_layers
 from kvlint.checks.layer_members import gone_from_layers, missing_layer_members
 from kvlint.checks.missing_names import missing_member_ways
 from kvlint.checks.receivers import (
@@ -148,6 +149,8 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     in_force = use.place.releases
     if name in PLAIN_RENAMES and use.call is not None:
         new, range_ = PLAIN_RENAMES[name]
+        if missing.cache.source == "constructed" and not missing.cache.config_given and new == "get_max_length":
+            return None  # without a layer there is no answer: ValueError
         if in_force <= facts.timeline.matching(range_):
             return Fix(f"Replace with `{new}()`", Applicability.UNSAFE, (attribute_edit(facts, use.node, new),))
         return None
@@ -205,10 +208,12 @@ def to_legacy_fix(facts: Facts, cache: CacheObject, node: ast.Attribute, call: a
         return None
     source = parenthesised(facts.source(node.value), node.value)
     text = f"tuple((layer.keys, layer.values) for layer in {source}.layers)"
-    sure = cache.cls == DYNAMIC_CACHE
+    trust = trust_in_layers(facts, cache)
+    if trust is None:
+        return None
     return Fix(
         "Build the tuple from the layers",
-        Applicability.SAFE if sure else Applicability.UNSAFE,
+        trust if cache.cls == DYNAMIC_CACHE else Applicability.UNSAFE,
         (minimal(facts.text, start, end, text),),
     )
 

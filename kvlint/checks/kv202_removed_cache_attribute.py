@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from kvlint.analysis.facts import AttributeUse, Facts
 from kvlint.analysis.names import CACHE_KEYWORDS
 from kvlint.analysis.recorder import path_of
-from kvlint.analysis.values import ENCODER_DECODER_CACHE, STATIC_CACHE
+from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, STATIC_CACHE, CacheObject
 from kvlint.behaviour import method_hint, releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.defects import defect_of_cache
+from kvlint.checks.layer_kinds import may_have_halves, trust_in_layers
 from kvlint.checks.layer_members import gone_from_layers, missing_layer_members
 from kvlint.checks.missing_names import missing_member_ways
 from kvlint.checks.receivers import MissingMember, describe, hidden_members, missing_members, receiver
@@ -131,7 +132,7 @@ def fix_of(facts: Facts, missing: MissingMember) -> Fix | None:
     if use.name in LISTS and rebuilds_list(use.place.statement):
         return None
     if use.name in LISTS and in_force <= facts.timeline.matching(">=4.54"):
-        return list_fix(facts, use, node)
+        return list_fix(facts, use, node, missing.cache)
     if use.name in COUNTERS:
         return Fix(
             "Replace with `get_seq_length()`", Applicability.SAFE, (attribute_edit(facts, node, "get_seq_length()"),)
@@ -178,32 +179,39 @@ def operands(test: ast.Compare) -> list[ast.expr]:
     return [test.left, *test.comparators]
 
 
-def list_fix(facts: Facts, use: AttributeUse, node: ast.Attribute) -> Fix | None:
+def list_fix(facts: Facts, use: AttributeUse, node: ast.Attribute, cache: CacheObject) -> Fix | None:
     """``cache.key_cache[i]`` becomes ``cache.layers[i].keys``; the whole list is rebuilt where it is only read."""
-    part = LISTS[use.name]
-    parent = use.parent
+    part, parent = LISTS[use.name], use.parent
+    trust = trust_in_layers(facts, cache)
     if isinstance(parent, ast.Subscript) and parent.value is node:
-        if isinstance(parent.slice, ast.Slice) or isinstance(parent.ctx, ast.Del):
+        if trust is None or isinstance(parent.slice, ast.Slice) or isinstance(parent.ctx, ast.Del):
             return None
         _, end = facts.span(parent)
         edits = (attribute_edit(facts, node, "layers"), Edit(end, end, f".{part}"))
-        return Fix(f"Replace with `.layers[...].{part}`", Applicability.SAFE, edits)
+        return Fix(f"Replace with `.layers[...].{part}`", trust, edits)
     if isinstance(parent, ast.Call) and parent.func is not node:
         name = parent.func.id if isinstance(parent.func, ast.Name) else ""
-        if name == "len":
+        if name == "len" and not may_have_halves(facts, cache):
             # A layer that was made from a config is there before it holds anything.
             filled = any(
                 isinstance(item, ast.Compare) and parent in operands(item) for item in walk(use.place.statement)
             )
             applicability = Applicability.UNSAFE if filled else Applicability.SAFE
+            if filled and cache.cls != CACHE and use.place.releases <= facts.timeline.matching(">=4.57"):
+                start, end = facts.span(parent)
+                source = parenthesised(facts.source(node.value), node.value)
+                text = f"sum(layer.is_initialized for layer in {source}.layers)"
+                if trust is None or has_comment(facts.text[start:end]):
+                    return None
+                return Fix("Count the filled layers", Applicability.UNSAFE, (minimal(facts.text, start, end, text),))
             return Fix("Count the layers", applicability, (attribute_edit(facts, node, "layers"),))
         if name not in READERS:
             return None
     elif not isinstance(parent, (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Starred)):
         return None
     start, end = facts.span(node)
-    if has_comment(facts.text[start:end]):
+    if trust is None or has_comment(facts.text[start:end]):
         return None
     source = parenthesised(facts.source(node.value), node.value)
     text = f"[layer.{part} for layer in {source}.layers]"
-    return Fix(f"Collect the {part} of the layers", Applicability.SAFE, (minimal(facts.text, start, end, text),))
+    return Fix(f"Collect the {part} of the layers", trust, (minimal(facts.text, start, end, text),))

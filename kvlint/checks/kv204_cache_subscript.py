@@ -10,6 +10,7 @@ from kvlint.analysis.facts import Facts, SubscriptUse
 from kvlint.analysis.values import CACHE, ENCODER_DECODER_CACHE, CacheObject
 from kvlint.checks.base import Check
 from kvlint.checks.bindings import tree_of
+from kvlint.checks.layer_kinds import trust_in_layers
 from kvlint.checks.receivers import (
     CONTRACT_SOURCES,
     comes_in,
@@ -94,8 +95,12 @@ class Replacement:
         start, end = facts.span(self.node)
         if has_comment(facts.text[start:end]):
             return None
-        sure = cache.cls != CACHE or self.needs == "4.36"
-        applicability = Applicability.SAFE if sure else Applicability.UNSAFE
+        applicability = Applicability.SAFE
+        if self.needs != "4.36" and cache.cls != ENCODER_DECODER_CACHE:
+            trust = trust_in_layers(facts, cache)
+            if trust is None:
+                return None
+            applicability = trust if cache.cls != CACHE else Applicability.UNSAFE
         return Fix(f"Replace with `{self.text}`", applicability, (minimal(facts.text, start, end, self.text),))
 
 

@@ -20,6 +20,7 @@ from kvlint.analysis.values import (
 from kvlint.behaviour import releases_of
 from kvlint.checks.base import Check
 from kvlint.checks.kv204_cache_subscript import axis_of
+from kvlint.checks.layer_kinds import trust_in_layers
 from kvlint.checks.receivers import (
     CONTRACT_SOURCES,
     describe,
@@ -336,10 +337,13 @@ def rest_fix(facts: Facts, target: ast.Tuple, cache: CacheObject) -> Fix | None:
     if not name:
         return None
     _, end = facts.span(target.elts[-1])
+    trust = trust_in_layers(facts, cache)
+    if trust is None:
+        return None
     sure = cache.cls == DYNAMIC_CACHE or cache.source in ("hook", "output", "parameter", "usage", "key", "attribute")
     return Fix(
         "Take the rest of each item",
-        Applicability.SAFE if sure else Applicability.UNSAFE,
+        trust if sure else Applicability.UNSAFE,
         (Edit(end, end, f", *{name}"),),
     )
 

@@ -21,6 +21,8 @@ from kvlint.nodes import assignment, walk
 from kvlint.releases import ReleaseSet
 from kvlint.rewriting import has_comment, is_plain, minimal, parenthesised
 
+ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.MatMult)
+"""Operators that bind at least as strongly as the minus sign behind them."""
 BROAD = frozenset({"ValueError", "Exception", "BaseException"})
 
 
@@ -111,7 +113,7 @@ class CropArgument(Check):
                 releases=wrong,
                 life=life,
                 category=Category.SILENT if caught else None,
-                help="write `cache.crop(-(cache.get_seq_length() - length))`, or `cache.crop(-n)` to remove n tokens",
+                help="write `cache.crop(min(0, length - cache.get_seq_length()))`, or `cache.crop(-n)` to remove n tokens",
                 origin=cache.origin,
                 fix=crop_fix(facts, use, cache, argument),
             )
@@ -126,7 +128,7 @@ class CropArgument(Check):
                 releases=in_force & life,
                 life=life,
                 category=Category.DEPRECATED,
-                help="write `cache.crop(-(cache.get_seq_length() - length))`",
+                help="write `cache.crop(min(0, length - cache.get_seq_length()))`",
                 origin=cache.origin,
                 fix=crop_fix(facts, use, cache, argument),
             )
@@ -199,8 +201,8 @@ def refused_keyword(facts: Facts, cache: CacheObject, keyword: str) -> ReleaseSe
 def crop_fix(facts: Facts, use: AttributeUse, cache: CacheObject, argument: Argument) -> Fix | None:
     """The length to keep, turned into the number of tokens to remove.
 
-    ``get_seq_length`` counts what the cache has seen. Unsafe: where the length to keep is more than there is, the old
-    call did nothing and the new one raises.
+    ``get_seq_length`` counts what the cache has seen. Where the length to keep is more than there is, both calls do
+    nothing. Unsafe: the number may have been meant for tokens to remove.
     """
     assert use.call is not None
     if not use.place.releases <= releases_of(facts.timeline, "crop-zero") or not is_plain(use.value_node):
@@ -224,7 +226,9 @@ def crop_fix(facts: Facts, use: AttributeUse, cache: CacheObject, argument: Argu
             removed = parenthesised(removed, node.right)
         text = f"{receiver}.crop(-{removed})"
     else:
-        weak = isinstance(node, (ast.BinOp, ast.IfExp, ast.BoolOp, ast.Lambda, ast.NamedExpr, ast.Compare))
-        kept = f"({source})" if weak else source
-        text = f"{receiver}.crop(-({receiver}.get_seq_length() - {kept}))"
+        weak = isinstance(node, (ast.IfExp, ast.BoolOp, ast.Lambda, ast.NamedExpr, ast.Compare))
+        kept = (
+            f"({source})" if weak or (isinstance(node, ast.BinOp) and not isinstance(node.op, ARITHMETIC)) else source
+        )
+        text = f"{receiver}.crop(min(0, {kept} - {receiver}.get_seq_length()))"
     return Fix("Remove the rest by number", Applicability.UNSAFE, (minimal(facts.text, start, end, text),))

@@ -46,7 +46,9 @@ class MaxLengthSentinel(Check):
                     life=life,
                     help="test `limit > 0`, or drop the branch: a dynamic cache has no limit",
                     origin=cache.origin,
-                    fix=none_again(facts, use.call, use.place.statement),
+                    fix=None
+                    if cache.source == "constructed" and not cache.config_given  # an empty one raises
+                    else none_again(facts, use.call, use.place.statement),
                 )
 
 

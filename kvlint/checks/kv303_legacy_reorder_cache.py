@@ -70,12 +70,19 @@ def name_span(facts: Facts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> tup
     return found, found + len(node.name)
 
 
+def refers(node: ast.AST) -> bool:
+    """True for ``model._reorder_cache``, and for the name as a string, by which ``getattr`` asks for it."""
+    return (isinstance(node, ast.Attribute) and node.attr == NAME) or (
+        isinstance(node, ast.Constant) and node.value == NAME
+    )
+
+
 def delete(facts: Facts, use: FunctionUse) -> Fix | None:
     """Deletes the method with the blank lines around it; None where something refers to it or a comment would go."""
     node = use.info.node
     owner = use.info.owner
     assert owner is not None and facts.tree is not None
-    if any(isinstance(other, ast.Attribute) and other.attr == NAME for other in walk(facts.tree)):
+    if NAME in facts.surroundings.called or any(refers(other) for other in walk(facts.tree)):
         return None
     first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
     start = facts.index.line_start(first)

@@ -65,7 +65,7 @@ class RemovedCachePosition(Check):
                 ):
                     continue
                 fix = None
-                if item.written and use.place.releases <= life:
+                if item.written and use.place.releases <= life and not feeds_the_rest(facts, use, item):
                     edit = drop_keywords(facts, use.node, (NAME,))
                     fix = None if edit is None else Fix(f"Leave out `{NAME}`", Applicability.UNSAFE, (edit,))
                 yield self.finding(
@@ -286,7 +286,8 @@ def always(scope: Scope, node: ast.AST, use: CallUse) -> bool:
 def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     """Makes the positions of the new tokens where none come; None where another fix is about to rename the cache."""
     function = item.info.node
-    past = next((arg.arg for arg in item.info.parameters() if arg.arg in CACHE_PARAMETERS), None)
+    names = [arg.arg for arg in item.info.parameters() if arg.arg in CACHE_PARAMETERS]
+    past = "cache" if "cache" in names else next(iter(names), None)
     if item.role != "prepare" or past is None or item.info.parameter("input_ids") is None:
         return None
     place = merge_place(facts, function)
@@ -307,6 +308,13 @@ def count_positions(facts: Facts, item: LibraryCalled) -> Fix | None:
     )
     text = "".join(f"{line}\n{indent}" for line in lines)
     return Fix(f"Make `{NAME}` where none comes", Applicability.UNSAFE, (Edit(offset, offset, text),))
+
+
+def feeds_the_rest(facts: Facts, use: CallUse, item: Argument) -> bool:
+    """True where the positions begin at the length of the cache: the ids may be the new ones alone, and `generate` wants all."""
+    name, scope = path_of(item.keyword.value), tree_of(facts).scope_of(use.node)
+    values = [item.keyword.value, *(made.value for made in scope.definitions(name, use.node) if made.value is not None)]
+    return any("get_seq_length" in facts.source(one) for one in values)
 
 
 def imports_torch(facts: Facts, function: ast.AST) -> bool:

@@ -61,7 +61,9 @@ class AttentionThirdOutput(Check):
                     releases=wrong,
                     life=life,
                     help="return the attention output and the weights (or None); the cache is updated in place",
-                    fix=drop_third(facts, value) if in_force <= life and value is use.node.value else None,
+                    fix=drop_third(facts, value)
+                    if in_force <= life and value is use.node.value and not takes_three(facts, function)
+                    else None,
                 )
 
     def _never_stored(self, facts: Facts, item: LibraryCalled) -> Iterator[Finding]:
@@ -104,6 +106,8 @@ class AttentionThirdOutput(Check):
             )
 
 
+PART = re.compile(r"(?i)forward$|att\w*$")
+"""Calls of an attention module."""
 KEYS, VALUES = re.compile(r"(?i)^k(?:ey)?s?(?:_|\d|$)"), re.compile(r"(?i)^v(?:al(?:ue)?)?s?(?:_|\d|$)")
 """Names of keys and values."""
 
@@ -212,6 +216,17 @@ def two_outputs(facts: Facts, item: LibraryCalled) -> ReleaseSet:
     """Releases on which the layer around the module unpacks two outputs."""
     owner = item.info.owner
     return unpack_two(facts, [*(owner.foreign_bases() if owner is not None else ()), item.replaces])
+
+
+def takes_three(facts: Facts, function: FunctionInfo) -> bool:
+    """True where other code of the file takes three results apart that a ``forward`` or an attention gives."""
+    for node in walk(facts.tree) if facts.tree is not None else ():
+        targets, value = assignment(node)
+        taken = [target for target in targets if isinstance(target, ast.Tuple) and len(target.elts) == 3]
+        if taken and isinstance(value, ast.Call) and PART.search(ast.unparse(value.func)):
+            if not any(other is node for other in walk(function.node)):
+                return True
+    return False
 
 
 def drop_third(facts: Facts, value: ast.Tuple) -> Fix | None:

@@ -12,6 +12,7 @@ from kvlint.checks.base import Check
 from kvlint.checks.generation_settings import JSON_KIND, Option, Settings, settings_finding, settings_of
 from kvlint.checks.leaving_out import dict_at, leave_out, leave_out_key
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix
+from kvlint.nodes import walk
 from kvlint.releases import NO_RELEASE, ReleaseSet
 
 CACHES = ("cache", "past_key_values")
@@ -275,11 +276,27 @@ def without(
     Safe where a call says by itself that they are *idle*; what a configuration holds, or leaves open, another place may
     complete.
     """
-    if not settings.releases <= right:
+    if not settings.releases <= right or (
+        settings.kind != "generate" and is_read(facts, {one.name for one in options})
+    ):
         return None
     named = settings.given("cache_implementation") is not None or settings.given("use_cache") is not None
     is_safe = settings.kind == "generate" and named and settings.releases <= idle
     return leave_out(facts, options, Applicability.SAFE if is_safe else Applicability.UNSAFE)
+
+
+def is_read(facts: Facts, names: set[str]) -> bool:
+    """True where code of the file asks a configuration for one of the options: ``config.max_cache_len``, or by a string."""
+    nodes = walk(facts.tree) if facts.tree is not None and facts.kind != JSON_KIND else []
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr in names and isinstance(node.ctx, ast.Load))
+        or (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value in names)
+        or (
+            isinstance(node, ast.Call)
+            and any(isinstance(item, ast.Constant) and item.value in names for item in node.args)
+        )
+        for node in nodes
+    )
 
 
 def lower_case(facts: Facts, option: Option, value: str) -> Fix | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 from kvlint.analysis.facts import Facts, Place
 from kvlint.analysis.head_maps import GroupSize, HeadMap, head_maps, unchecked_groups
 from kvlint.checks.base import Check
 from kvlint.findings import Applicability, Category, Edit, Finding, Fix, Origin
+from kvlint.nodes import assignment, walk
 from kvlint.rewriting import has_comment, is_plain, replace_node
 
 
@@ -25,7 +27,7 @@ class ModuloHeadMap(Check):
             return
         for found in head_maps(facts.tree, facts.text):
             place = Place(facts.reaching(found.statement), frozenset(), found.statement, None, None)
-            if not place.releases:
+            if not place.releases or lays_groups_first(facts):
                 continue
             start, _ = facts.span(found.use)
             yield self.finding(
@@ -54,6 +56,35 @@ class ModuloHeadMap(Check):
                 category=Category.UNDECIDED,
                 fix=test_in_front(facts, group),
             )
+
+
+def lays_groups_first(facts: Facts) -> bool:
+    """True where the file splits heads into ``(heads // kv_heads, kv_heads)``: then the remainder is the kv head."""
+    known = facts.memo.get("groups first")
+    if not isinstance(known, bool):
+        nodes = walk(facts.tree) if facts.tree is not None and "//" in facts.text else []
+        sizes = {
+            target.id: value
+            for targets, value in map(assignment, nodes)
+            for target in targets
+            if isinstance(target, ast.Name) and value is not None
+        }
+        known = facts.memo["groups first"] = any(
+            is_group_of(sizes.get(first.id) if isinstance(first, ast.Name) else first, second)
+            for node in nodes
+            if isinstance(node, (ast.Call, ast.Tuple))
+            for first, second in pairwise(node.args if isinstance(node, ast.Call) else node.elts)
+        )
+    return known
+
+
+def is_group_of(node: ast.AST | None, kv_heads: ast.expr) -> bool:
+    """True for ``heads // kv_heads``."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.FloorDiv)
+        and ast.unparse(node.right) == ast.unparse(kv_heads)
+    )
 
 
 def test_in_front(facts: Facts, group: GroupSize) -> Fix | None:

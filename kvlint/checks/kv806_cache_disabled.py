@@ -22,6 +22,10 @@ REASON = re.compile(
 )
 """Words beside which generation without a cache has a reason: training, a comparison, all attentions of all steps."""
 NO_CACHE = re.compile(r"(?i)no_?cache|uncached|reference|golden|baseline|train|bench|compare|^test_|expected")
+PROMPT_TUNING = re.compile(
+    r"(?i)num_virtual_tokens|(?:prompt|prefix)_?(?:tuning|encoder|embeddings?)|soft_?(?:prompt|tokens?)"
+)
+"""Words of code about learned tokens."""
 COMMENT = re.compile(r"(?:^|\s)#\s*(?!kvlint\b|noqa\b|type:|pylint\b|pragma\b|fmt:)\w")
 """A comment for people."""
 MESSAGE = "generation without a cache: every step computes the keys and values of the whole sequence again"
@@ -44,7 +48,11 @@ class CacheDisabled(Check):
                 or settings.given("past_key_values")
             ):
                 continue
-            if settings.given("cache_implementation") or has_reason(facts, settings, option.span):
+            if (
+                settings.given("cache_implementation")
+                or has_reason(facts, settings, option.span)
+                or puts_in_front(facts)
+            ):
                 continue
             start, end = option.value_span
             written = facts.text[start:end]
@@ -104,6 +112,19 @@ def has_reason(facts: Facts, settings: Settings, span: tuple[int, int]) -> bool:
     else:
         text = facts.source(node)
     return bool(REASON.search(text)) or "gradient_checkpointing" in facts.text
+
+
+def puts_in_front(facts: Facts) -> bool:
+    """True for a file with a model that puts learned tokens before what it is given: with a cache it would on every step."""
+    if PROMPT_TUNING.search(facts.text):
+        return True
+    nodes = walk(facts.tree) if facts.tree is not None and "inputs_embeds" in facts.text else []
+    forwards = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == "forward"]
+    return any(
+        isinstance(call, ast.Call) and any(item.arg == "inputs_embeds" for item in call.keywords)
+        for forward in forwards
+        for call in walk(forward)
+    )
 
 
 def rules_generation(facts: Facts, scope: ast.AST, statement: ast.stmt) -> bool:
