@@ -467,10 +467,11 @@ def parameter_edits(
     elif arguments.kw_defaults[arguments.kwonlyargs.index(parameter)] is None:
         _, end = facts.span(parameter)
         edits.append(Edit(end, end, default_text(parameter)))
-    added = "".join(f", {name}=None" for name in passed)
     last, default = last_named(arguments)
     if last is None:
         return None
+    gap = gap_before(facts, last)
+    added = "".join(f"{gap}{name}=None" for name in passed)
     _, end = facts.span(default if default is not None else last)
     end = past_parentheses(facts, end, default)
     if edits and edits[-1].start == end:
@@ -478,6 +479,14 @@ def parameter_edits(
     else:
         edits.append(Edit(end, end, added))
     return edits
+
+
+def gap_before(facts: Facts, last: ast.arg) -> str:
+    """What stands between the last parameter and one more: a new line where each has its own."""
+    line = facts.text.split("\n")[last.lineno - 1]
+    before = line[: last.col_offset]
+    alone = bool(before) and not before.strip() and line.rstrip().endswith((",", "None", "False", "True"))
+    return f",\n{before}" if alone else ", "
 
 
 def default_text(parameter: ast.arg) -> str:
