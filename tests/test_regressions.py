@@ -2089,3 +2089,23 @@ def test_a_test_for_a_cache_of_what_is_annotated_as_a_list(where: str, wrong: bo
             return hidden[seen:], {behind}
         """
     assert ("KV204" in codes(code)) is wrong
+
+
+@pytest.mark.parametrize(("target", "wrong"), [("LlamaAttention", True), ("Own", False)])
+@pytest.mark.parametrize("put", ["setattr(target, name, function)", "target.forward = function"])
+def test_a_helper_that_is_handed_the_class(target: str, wrong: bool, put: str) -> None:
+    code = f"""
+        from transformers.models.llama.modeling_llama import LlamaAttention
+
+        class Own:
+            pass
+
+        def patch(target, name, function):
+            {put}
+
+        def attend(self, hidden_states, attention_mask=None, past_key_value=None):
+            return self.attend(hidden_states, attention_mask, past_key_value)
+
+        patch({target}, "forward", attend)
+        """
+    assert ("KV305" in codes(code)) is wrong

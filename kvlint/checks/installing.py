@@ -28,7 +28,7 @@ class Installed:
 
 def installed_by_helpers(facts: Facts) -> Iterator[Installed]:
     """``replace_method(model, "LlamaAttention", "forward", attention)`` where the helper walks over the modules of a model
-    and sets the method on those of the class that it is told."""
+    and sets the method on those of the class that it is told; ``patch(LlamaAttention, "forward", attention)``."""
     sets: dict[int, list[Set]] = {}
     for use in facts.calls:
         if len(use.callee) != 1 or not isinstance(use.callee[0], LocalFunction) or use.starred:
@@ -39,9 +39,10 @@ def installed_by_helpers(facts: Facts) -> Iterator[Installed]:
             continue
         if id(helper.node) not in sets:
             sets[id(helper.node)] = list(sets_of(helper.node))
-        for member, value, tests in sets[id(helper.node)]:
+        for holder, member, value, tests in sets[id(helper.node)]:
             name = member if isinstance(member, str) else literal(given.get(member.id, ()))
-            for target in (target for test in tests for target in picked(test, given)):
+            classes = [symbol.name for symbol in of_type(given.get(holder, ()), Symbol)]
+            for target in classes or [target for test in tests for target in picked(test, given)]:
                 for function in of_type(given.get(value, ()), LocalFunction):
                     if isinstance(name, str):
                         yield Installed(function.info, target, name, use)
@@ -55,9 +56,9 @@ def arguments_by_name(helper: FunctionInfo, use: CallUse) -> Mapping[str, Value]
     return {**dict(zip(names, use.arguments, strict=False)), **{name: value for name, value in use.keywords if name}}
 
 
-Set = tuple["str | ast.Name", str, "list[ast.expr]"]
-"""What a function puts on an object: the member (its name, or the parameter that has it), the parameter whose value it
-gets, and the conditions around."""
+Set = tuple[str, "str | ast.Name", str, "list[ast.expr]"]
+"""What a function puts on an object: the name of that, the member (its name, or the parameter that has it), the parameter
+whose value it gets, and the conditions around."""
 
 
 def sets_of(function: ast.AST) -> Iterator[Set]:
@@ -67,15 +68,15 @@ def sets_of(function: ast.AST) -> Iterator[Set]:
         node, tests = pending.pop()
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
             if len(node.args) == 3:
-                member, value = node.args[1], inner_name(node.args[2])
+                member, value, holder = node.args[1], inner_name(node.args[2]), inner_name(node.args[0])
                 if value and isinstance(member, ast.Name):
-                    yield member, value, tests
+                    yield holder, member, value, tests
                 elif value and isinstance(member, ast.Constant) and isinstance(member.value, str):
-                    yield member.value, value, tests
+                    yield holder, member.value, value, tests
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
             value = inner_name(node.value)
             if value:
-                yield node.targets[0].attr, value, tests
+                yield inner_name(node.targets[0].value), node.targets[0].attr, value, tests
         if isinstance(node, ast.If):
             pending += [(child, [*tests, node.test]) for child in node.body]
             pending += [(child, tests) for child in (node.test, *node.orelse)]
