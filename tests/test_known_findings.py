@@ -139,7 +139,7 @@ def test_a_baseline_knows_notebooks_and_documents() -> None:
 def test_fixing_with_a_baseline_reports_only_what_is_new() -> None:
     write("a.py", TWO)
     kvlint("--write-baseline")
-    run = kvlint("--fix", "--baseline", BASELINE_NAME)
+    run = kvlint("--fix", "--unsafe-fixes", "--baseline", BASELINE_NAME)
     assert run.code == 0
     assert "Fixed 2 findings" in run.out
 

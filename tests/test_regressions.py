@@ -2109,3 +2109,26 @@ def test_a_helper_that_is_handed_the_class(target: str, wrong: bool, put: str) -
         patch({target}, "forward", attend)
         """
     assert ("KV305" in codes(code)) is wrong
+
+
+@pytest.mark.parametrize(("given", "wrong"), [("hidden, **kwargs", True), ("hidden, past_key_values=None", False)])
+def test_a_part_that_a_module_of_the_project_calls_with_what_it_is_called_with(given: str, wrong: bool) -> None:
+    """``**kwargs`` are those of the library; a keyword of its own is the project's."""
+    code = f"""
+        import torch
+        from transformers.models.llama.modeling_llama import LlamaAttention
+
+        class Wrapped(torch.nn.Module):
+            def __init__(self, config):
+                super().__init__()
+                self.inner = LlamaAttention(config, 0)
+
+                def attend(module, hidden_states, attention_mask=None, past_key_values=None, **kwargs):
+                    return module.o_proj(past_key_values.update(hidden_states, hidden_states, 0)[0])
+
+                self.inner.forward = attend.__get__(self.inner)
+
+            def forward(self, hidden, **kwargs):
+                return self.inner({given})
+        """
+    assert ("KV305" in codes(code)) is wrong

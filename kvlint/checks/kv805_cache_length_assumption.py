@@ -24,7 +24,7 @@ from kvlint.checks.cache_feeds import (
 )
 from kvlint.checks.turns import reads_length
 from kvlint.findings import Category, Finding
-from kvlint.nodes import walk
+from kvlint.nodes import assignment, walk
 
 LIVE_COUNTERS = ">=5.4"
 """Releases on which ``get_seq_length`` of a static layer gives the tensor in which the layer counts."""
@@ -138,9 +138,10 @@ def is_looked_at_again(facts: Facts, use: CallUse) -> bool:
     cache may have held something before: until then the length is a plain 0."""
     func, parent = use.node.func, use.parent
     path = path_of(func.value) if isinstance(func, ast.Attribute) else ""
-    if not path or not isinstance(parent, ast.Assign) or parent.value is not use.node or len(parent.targets) != 1:
+    targets, value = assignment(parent)
+    if not path or value is not use.node or len(targets) != 1:
         return False
-    target = parent.targets[0]
+    target = targets[0]
     scope = tree_of(facts).scope_of(use.node)
     if not isinstance(target, ast.Name) or len(scope.bindings.get(target.id, ())) != 1:
         return False

@@ -24,11 +24,14 @@ MODEL_CLASS = re.compile(r"\b(\w+?)(?:ForCausalLM|LMHeadModel|ForConditionalGene
 
 def trust_in_layers(facts: Facts, cache: CacheObject) -> Applicability | None:
     """How far a fix that reads keys and values of every layer is right: safe for a cache that was made here without a
-    model's config and for models whose layers are known, not at all where the file is about models with other layers."""
+    model's config and for models whose layers are known, not at all where the file is about models with other layers.
+    An annotation says no more than the base class: it needs a look."""
     if cache.source == "constructed" and not cache.config_given:
         return Applicability.SAFE
-    if mentions(facts, LINEAR) or (cache.cls == CACHE and may_have_halves(facts, cache)):
+    if mentions(facts, LINEAR) or (cache.cls == CACHE and mentions(facts, ENCODER_DECODER)):
         return None
+    if cache.cls == CACHE and cache.source == "annotation":
+        return Applicability.UNSAFE
     named = {name for name in MODEL_CLASS.findall(facts.text) if name and not name.startswith("Auto")}
     return Applicability.SAFE if named else Applicability.UNSAFE
 

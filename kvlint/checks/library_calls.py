@@ -518,6 +518,18 @@ def _held_by_own_module(use: AttributeUse) -> bool:
         and owner.bases_known()
         and not any(base.startswith("transformers.") for base in owner.foreign_bases())
         and _calls_part(forward.node, holder.attr)
+        and not _hands_on_keywords(forward.node, holder.attr)
+    )
+
+
+def _hands_on_keywords(function: ast.AST, name: str) -> bool:
+    """True where a part is called with the ``**kwargs`` of whoever calls, the library among them."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == name
+        and any(keyword.arg is None for keyword in node.keywords)
+        for node in walk(function)
     )
 
 

@@ -430,9 +430,13 @@ def is_in(node: ast.expr, body: list[ast.stmt]) -> bool:
 def may_be_rebuilt(value: Value) -> bool:
     """True where the code itself may have put a collection of its own in the cache's place; one of Nones is a start."""
     proven = cache_of(value, Certainty.PROVEN) is not None
+    made = any(isinstance(atom, CacheObject) and atom.source in ("constructed", "hook") for atom in value)
     for atom in value:
-        if isinstance(atom, LegacyCache) and not (proven and atom.built == "annotation"):
-            return True
+        if isinstance(atom, LegacyCache):
+            if made and atom.built == "isinstance":
+                continue  # the other branch of a question: nobody has been seen to make one
+            if not (proven and atom.built == "annotation"):
+                return True
         if isinstance(atom, Sequence) and atom.promised and proven:
             continue
         if isinstance(atom, (Items, Sequence)):
