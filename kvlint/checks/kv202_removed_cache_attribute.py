@@ -176,6 +176,9 @@ def filled_before(facts: Facts, use: AttributeUse, node: ast.Attribute) -> bool:
 
 
 def operands(test: ast.Compare) -> list[ast.expr]:
+    """What numbers are compared."""
+    if any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in test.ops):
+        return []
     return [test.left, *test.comparators]
 
 
